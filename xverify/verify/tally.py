@@ -6,20 +6,23 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from xverify.arithmetic.indexing import Misindexing
 from xverify.arithmetic.reading import Reading
-from xverify.arithmetic.readings import Stepwise
 from xverify.contracts.model import Cell
 from xverify.core.bits import canonical
 from xverify.core.call import Outcome
 from xverify.core.verdict import Verdict
 from xverify.verify import verdicts
-from xverify.verify.attribute import gives
+from xverify.verify.attribute import Misread, gives
 from xverify.verify.compare import Comparison
 from xverify.verify.evidence import Evidence, Explained, explained
 from xverify.verify.findings import Discrepancy, Subject, witness_order
 from xverify.verify.ordinary import OrdinaryCalls
 from xverify.verify.shared_recipe import common
 from xverify.verify.verdicts import Judged
+
+MOST_LIKELY = 4
+"""Number of indexing mistakes, those that explain most cells, that are tried before all others."""
 
 
 @dataclass(eq=False)
@@ -210,18 +213,7 @@ class Tally:
             for (subject, cell), tally in self._ordered()
             if tally.worst is not None and self.judged_by[subject, cell.contract]
         ]
-        groups = []
-        for subject, cell, tally in violating:
-            assert tally.worst is not None
-            judged = tally.worst[0]
-            operands = judged.contract.operands(judged.call)
-            groups.append(((subject.name, cell.contract), operands, tally.evidence.others or ()))
-        every = [
-            Explained(reading) if reading is not None else explained(tally.evidence)
-            for (_, _, tally), reading in zip(violating, common(groups), strict=True)
-        ]
-        names = [subject.name for subject, _, _ in violating]
-        for (subject, cell, tally), by in zip(violating, _commonest_mistakes(names, every), strict=True):
+        for (subject, cell, tally), by in zip(violating, self._explanations(violating), strict=True):
             assert tally.worst is not None
             judged, outcome = tally.worst
             comparison = verdicts.compared(judged, outcome)
@@ -235,24 +227,47 @@ class Tally:
             if discrepancy is not None:
                 yield subject, cell, tally, discrepancy, judged, outcome
 
+    def _explanations(self, violating: Sequence[tuple[Subject, Cell, CellTally]]) -> list[Explained]:
+        """The explanation of each cell. An indexing mistake that explains other cells of the implementation is tried first."""
+        shared = self._shared_recipes()
+        mistakes: defaultdict[str, Counter[Misindexing]] = defaultdict(Counter)
+        every = []
+        for subject, cell, tally in violating:
+            reading, counts = shared[subject, cell], mistakes[subject.name]
+            likely = [mistake for mistake, _ in counts.most_common(MOST_LIKELY)]
+            by = Explained(reading) if reading is not None else explained(tally.evidence, likely)
+            every.append(by)
+            counts.update([by.recipe.mistake] if isinstance(by.recipe, Misread) and by.elsewhere is None else [])
+        # The first cells may have another mistake, with equal results there, than most cells.
+        for index, ((subject, _, tally), by) in enumerate(zip(violating, every, strict=True)):
+            if isinstance(by.recipe, Misread) and by.elsewhere is None:
+                (commonest, _), *_ = mistakes[subject.name].most_common(1)
+                if by.recipe.mistake is not commonest:
+                    every[index] = explained(tally.evidence, [commonest, by.recipe.mistake])
+        return every
+
+    def _shared_recipes(self) -> dict[tuple[Subject, Cell], Reading | None]:
+        """The recipe of each cell with wrong or mixed values, chosen so that few explain many cells; None if none is known.
+
+        Both kinds of cells count together: one mistake leaves the legal set in some, and mixes its readings in others.
+        """
+        groups = {}
+        for (subject, cell), tally in self._ordered():
+            shown = tally.worst or tally.mixture
+            if shown is not None and self.judged_by[subject, cell.contract]:
+                operands = shown[0].contract.operands(shown[0].call)
+                groups[subject, cell] = ((subject.name, cell.contract), operands, tally.evidence.others or ())
+        return dict(zip(groups, common(list(groups.values())), strict=True))
+
     def mixtures(self) -> Iterator[tuple[Subject, Cell, Discrepancy, Judged, Outcome]]:
         """Yield the cells whose values are all legal but follow no single reading."""
-        named = self._recipes_of_wrong_values()
+        shared = self._shared_recipes()
         for (subject, cell), tally in self._ordered():
             if tally.mixture is not None and not tally.wrong and self.judged_by[subject, cell.contract]:
                 judged, outcome, discrepancy = tally.mixture
-                recipe = _likeliest(tally.evidence.others or (), named[subject.name], judged)
+                recipe = shared[subject, cell]
                 whole = verdicts.mixed(judged, subject.name, outcome, None, discrepancy.readings, recipe)
                 yield subject, cell, whole or discrepancy, judged, outcome
-
-    def _recipes_of_wrong_values(self) -> dict[str, list[Reading]]:
-        """For each implementation, the readings that explain the wrong values of its cells. Call it after `violations`."""
-        readings: dict[str, dict[Reading, None]] = defaultdict(dict)
-        for (subject, _), tally in self._ordered():
-            recipe = None if tally.explained is None else tally.explained.recipe
-            if isinstance(recipe, Stepwise):
-                readings[subject.name][recipe] = None
-        return defaultdict(list, {name: list(listed) for name, listed in readings.items()})
 
     def flushes(self) -> Iterator[tuple[Subject, Cell, CellTally, Discrepancy, Judged, Outcome]]:
         """Yield the cells in which subnormal results came out as zeros.
@@ -335,35 +350,6 @@ class Tally:
         if tally.mixture is not None:
             return "mixed"
         return "ambiguous" if tally.ambiguous or tally.flushed else "agrees"
-
-
-def _likeliest(others: Sequence[Reading], named: Sequence[Reading], judged: Judged) -> Reading | None:
-    """Choose one of the readings that explain a cell: one that explains wrong values elsewhere, else the simplest."""
-    operands = judged.contract.operands(judged.call)
-    forms = {reading.simplified(operands) for reading in others}
-    elsewhere = (reading for reading in named if reading.simplified(operands) in forms)
-    return next(elsewhere, others[0] if others else None)
-
-
-def _commonest_mistakes(names: Sequence[str], every: Sequence[Explained]) -> list[Explained]:
-    """Choose the indexing mistake that explains most cells of an implementation, where several explain a cell.
-
-    Args:
-        names: the implementation of each cell.
-        every: the explanation of each cell.
-    """
-    cells = Counter(
-        (name, mistake)
-        for name, by in zip(names, every, strict=True)
-        for mistake in {recipe.mistake.name for recipe in by.misreadings}
-    )
-
-    def chosen(name: str, by: Explained) -> Explained:
-        if not by.misreadings:
-            return by
-        return replace(by, recipe=max(by.misreadings, key=lambda recipe: cells[name, recipe.mistake.name]))
-
-    return [chosen(name, by) for name, by in zip(names, every, strict=True)]
 
 
 def _smaller(a: Judged, b: Judged) -> bool:
