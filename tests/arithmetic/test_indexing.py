@@ -26,6 +26,7 @@ GATHERED = (
     a_call((3, 4), (4,), -1),
     a_call((2, 3, 4), (3,), 1),
     a_call((2, 3, 4), (2,), 0, zero_points=False),
+    a_call((2, 3, 4), (4,), -1),
     a_call((5,), (5,), 0),
     a_call((2, 1, 3, 1, 2, 2), (3,), 2),
     a_call((3, 7), (3, 3), 1, 3),
@@ -122,8 +123,16 @@ def test_alone_a_mistake_changes_what_it_changes_with_others(call: Call) -> None
 
 def test_the_names_are_stable_tokens_that_are_read_back() -> None:
     assert all(misindexing(name) is mistake and mistake.name == name for name, mistake in all_mistakes().items())
-    here = {*WRONG, *PACKED, *X_ONLY, "strides-ignored", "strides-and-offset-ignored", "parameters-in-memory-order"}
-    here |= {"parameters-swapped"}
+    here = {
+        *WRONG,
+        *PACKED,
+        *X_ONLY,
+        "strides-ignored",
+        "strides-and-offset-ignored",
+        "memory-order",
+        "parameters-in-memory-order",
+        "parameters-swapped",
+    }
     others = {name for name, mistake in all_mistakes().items() if len(mistake.roles) > 1} - here
     types = [name.split("-as-") for name in others]
     assert all(dtype != other and BITS[dtype] == BITS[other] for dtype, other in types)
