@@ -80,6 +80,11 @@ class Arena:
     def address(self) -> int:
         return self._base + self._start
 
+    @property
+    def guarded(self) -> Tuple[int, int]:
+        """The first address of the arena with its pages without access, and the first one behind them."""
+        return self._base, self._base + self._high + PAGE
+
     def write(self, content: bytes, read_only: bool = False) -> None:
         """Set the buffer's bytes. ``read_only`` then forbids writes to all pages of the arena."""
         self._memory[self._start : self._end] = content

@@ -28,6 +28,7 @@ import numpy as np
 from xverify.core.call import BITS, Call, Outcome, Tensor, code_dtype
 from xverify.oracles.dlpack import Buffer, DLTensor, buffer_of, output_buffer, tensor_of
 from xverify.oracles.guarded_memory import Arena, Placement, Pool
+from xverify.oracles.memory_faults import Lent, watch
 from xverify.oracles.protocol import Loaded
 
 
@@ -46,6 +47,9 @@ DONE, UNSUPPORTED = 0, 2
 
 NO_AXIS = -(2**63)
 """The axis of a call that has no such attribute."""
+
+INPUTS = ("x", "scale", "zero_point")
+"""The inputs, in the function's order."""
 
 CARRIED = ("axis", "block_size", "output_dtype")
 """Attributes for which the function has an argument, or a field of y."""
@@ -151,6 +155,7 @@ class _Kernel:
         self._pool = Pool()
         self._earlier: Deque[Call] = deque(maxlen=3)
         self._threads = ThreadPoolExecutor(THREADS)
+        self._watch = watch()
 
     def answer(self, call: Call, options: str) -> Outcome:
         """Make a call.
@@ -180,8 +185,11 @@ class _Kernel:
         lent = [(buffer, self._lend(buffer, run.inputs)) for buffer in question.inputs]
         lent.append((question.y, self._lend(question.y, run.output)))
         x, scale, *zero_point, y = (buffer.described(arena.address) for buffer, arena in lent)
+        names = [*INPUTS[: len(question.inputs)], "y"]
+        self._watch.lend([_lent(names[i], buffer, arena) for i, (buffer, arena) in enumerate(lent)])
         ready()
         code = self._function(x, scale, zero_point[0] if zero_point else None, question.axis, question.block_size, y)
+        self._watch.forget()
         result = lent[-1][1].read()
         notes = [note for buffer, arena in lent for note in _seen(buffer, arena, output=buffer is question.y)]
         for _, arena in lent:
@@ -248,9 +256,14 @@ def as_question(call: Call) -> Question:
     output = str(call.attributes.get("output_dtype", call.tensors["scale"].dtype))
     if output not in BITS:
         raise RefusedError("output_dtype is %r, which is no dtype" % (output,))
-    inputs = tuple(buffer_of(call.tensors[name]) for name in ("x", "scale", "zero_point") if name in call.tensors)
+    inputs = tuple(buffer_of(call.tensors[name]) for name in INPUTS if name in call.tensors)
     axis, block_size = call.attributes.get("axis", NO_AXIS), call.attributes.get("block_size", 0)
     return Question(inputs, output_buffer(output, call.data.shape), int(axis), int(block_size))
+
+
+def _lent(name: str, buffer: Buffer, arena: Arena) -> Lent:
+    kind = "%s[%s]" % (buffer.dtype, ",".join(map(str, buffer.shape)))
+    return Lent(name, kind, arena.address, buffer.size, arena.guarded)
 
 
 def _seen(buffer: Buffer, arena: Arena, output: bool) -> List[str]:

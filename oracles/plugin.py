@@ -91,6 +91,27 @@ def plugin(target: str) -> Oracle:
     return replace(USERS, name=target, arguments=(target,), search_path=(os.getcwd(),), version=version)
 
 
+def distinguished(reference: Oracle, kernel: Oracle) -> Oracle:
+    """The reference under a name that differs from the kernel's.
+
+    Two builds of one file have the same name, so the reference gets the folders in which their paths begin to differ.
+
+    Raises:
+        TargetError: They are the same.
+    """
+    if reference.name != kernel.name:
+        return reference
+    folders, others = (
+        Path(oracle.arguments[0]).parent.parts if oracle.arguments else () for oracle in (reference, kernel)
+    )
+    if folders == others:
+        raise TargetError("%s is compared with itself: name another one after --like" % kernel.name)
+    count = 1
+    while folders[-count:] == others[-count:]:
+        count += 1
+    return replace(reference, name="/".join((*folders[-count:], reference.name)))
+
+
 def is_library(name: str) -> bool:
     """True if a file's name is that of a native library."""
     return name.endswith(LIBRARIES) or ".so." in name

@@ -14,6 +14,7 @@ from xverify.contracts.model import Contract
 from xverify.core.call import LAYOUTS, Call
 from xverify.strategies import walk
 from xverify.strategies.invalid_calls import breakable, openable, opened, spoiled
+from xverify.strategies.repair import Repair
 from xverify.strategies.structures import Linear, Range, Structure, build
 from xverify.strategies.values import RANGE_RECIPES, SCALE_RECIPES, ZERO_POINT_RECIPES
 
@@ -85,26 +86,32 @@ def structures(contract: Contract) -> SearchStrategy[Structure]:
     return linear_structures(contract) if contract.domain.family == "linear" else range_structures(contract)
 
 
-def calls(contract: Contract) -> SearchStrategy[Call]:
-    """Valid calls under a contract."""
-    return structures(contract).map(lambda structure: build(contract, structure, "hypothesis"))
-
-
 @st.composite
-def invalid_calls(draw: DrawFn, contract: Contract, clause: str | None = None) -> Call:
-    """Calls that break exactly one clause of the contract: a certain one, or any that can be broken."""
-    name = clause or draw(st.sampled_from(breakable(contract)))
-    call = spoiled(contract, draw(calls(contract)), name, np.random.default_rng(draw(SEEDS)))
+def calls(draw: DrawFn, contract: Contract, repair: Repair | None = None) -> Call:
+    """Valid calls under a contract, and within the limits of ``repair``."""
+    call = (repair or Repair(contract))(build(contract, draw(structures(contract)), "hypothesis"))
     assume(call is not None)
     assert call is not None
     return call
 
 
 @st.composite
-def unspecified_calls(draw: DrawFn, contract: Contract, clause: str | None = None) -> Call:
+def invalid_calls(draw: DrawFn, contract: Contract, clause: str | None = None, repair: Repair | None = None) -> Call:
+    """Calls that break exactly one clause of the contract: a certain one, or any that can be broken."""
+    name = clause or draw(st.sampled_from(breakable(contract)))
+    call = spoiled(contract, draw(calls(contract, repair)), name, np.random.default_rng(draw(SEEDS)))
+    assume(call is not None)
+    assert call is not None
+    return call
+
+
+@st.composite
+def unspecified_calls(
+    draw: DrawFn, contract: Contract, clause: str | None = None, repair: Repair | None = None
+) -> Call:
     """Calls that exactly one clause of the contract leaves open: a certain one, or any."""
     name = clause or draw(st.sampled_from(openable(contract)))
-    call = opened(contract, draw(calls(contract)), name, np.random.default_rng(draw(SEEDS)))
+    call = opened(contract, draw(calls(contract, repair)), name, np.random.default_rng(draw(SEEDS)))
     assume(call is not None)
     assert call is not None
     return call

@@ -22,6 +22,13 @@ MANY = 262_157
 """A number of rows past 262 144. Such a tensor also has more than 2^18 elements."""
 
 
+STEPS = ((1 << 19) + 27, (1 << 21) + 1_051, (1 << 24) + 1_051)
+"""The least numbers of elements of the largest calls, each of which tells if there is time for the next."""
+
+COLUMNS = 4_096
+"""The columns of the largest calls that are not per tensor."""
+
+
 @dataclass(frozen=True)
 class Kind:
     """The granularity, shape, axis and block size of a large call."""
@@ -93,6 +100,24 @@ def large_structures(contract: Contract) -> Iterator[Structure]:
                 _axis(contract, kind, pick), kind.block_size, layout, pick(ORDINARY), pick(("random", "middle")), seed,
                 pick(layouts),
             )  # fmt: skip
+
+
+def largest_structure(contract: Contract, size: int) -> Structure:
+    """A call with that number of elements or a few more, of the first type of x, in the cheapest granularity."""
+    domain = contract.domain
+    x_dtype = next((name for name in ("int8", "uint8") if name in domain.x_dtypes), domain.x_dtypes[0])
+    if domain.family == "range":
+        dtype, mode, narrow, out = next(choice for choice in range_choices(domain) if choice[0] == x_dtype)
+        return Range(dtype, mode, (size,), narrow, out, "C", "drawn", size)
+    pairs = scale_outputs(domain)
+    scale, out = ("float32", "") if ("float32", "") in pairs else pairs[0]
+    granularity = "per_tensor" if "per_tensor" in domain.granularities else domain.granularities[0]
+    shape = (size,) if granularity == "per_tensor" else (-(-size // COLUMNS), COLUMNS)
+    return Linear(
+        x_dtype, scale, granularity, shape, zero_point_choices(domain, x_dtype)[0], out,
+        None if granularity == "per_tensor" or domain.default_axis == 1 else 1,
+        32 if granularity == "blocked" else 0, seed=size,
+    )  # fmt: skip
 
 
 def _fits(contract: Contract, kind: Kind) -> bool:

@@ -10,6 +10,7 @@ from itertools import product
 
 from xverify.contracts.model import Cell, Contract
 from xverify.core.call import Call
+from xverify.strategies.repair import Repair
 from xverify.strategies.structures import Linear, Range, Structure, build
 from xverify.strategies.walk import fits
 
@@ -23,24 +24,38 @@ SHAPES: Mapping[int, tuple[int, ...]] = {
 }
 """A shape for each rank, the commonest rank first. The last extent is a whole number of most block sizes."""
 
+MOST_REPAIRED = 2
+"""Number of calls of a cell and a rank that are repaired."""
+
 BLOCK_SIZES = (32, 64, 128, 16, 256, 8, 4, 2)
 """Block sizes to try, the commonest first."""
 
 
-def ordinary_calls(contract: Contract, cell: Cell, rank: int) -> Iterator[Call]:
+def ordinary_calls(contract: Contract, cell: Cell, rank: int, repair: Repair | None = None) -> Iterator[Call]:
     """The calls of a cell and a rank, without those that the edition does not allow.
+
+    The last ones are repaired, for editions and limits that admit none of the usual structures.
 
     Args:
         contract: The edition.
         cell: A cell that the walk has.
         rank: A key of `SHAPES`.
+        repair: Says which calls are accepted. None: those that the edition allows.
     """
+    repair = repair or Repair(contract)
+    refused = []
     if not fits(contract, cell.granularity, SHAPES[rank]):
         return
     for number, structure in enumerate(_structures(contract, cell, SHAPES[rank])):
         call = build(contract, structure, f"ordinary call of rank {rank}, {number}")
-        if contract.judge(call).verdict == "allowed" and contract.cell(call) == cell:
+        if not repair.accepts(call):
+            refused.append(call)
+        elif contract.cell(call) == cell:
             yield call
+    for call in refused[:MOST_REPAIRED]:
+        repaired = repair(call)
+        if repaired is not None and len(repaired.data.shape) == rank and contract.cell(repaired) == cell:
+            yield repaired
 
 
 def _structures(contract: Contract, cell: Cell, shape: tuple[int, ...]) -> Iterator[Structure]:

@@ -18,6 +18,7 @@ from typing import TypeVar
 from xverify.contracts.model import Cell, Contract, Domain
 from xverify.core.call import BITS, LAYOUTS, Call
 from xverify.core.dtypes import INTEGERS
+from xverify.strategies.repair import Repair
 from xverify.strategies.structures import Linear, Range, Structure, build
 from xverify.strategies.values import (
     EVERY_EXPONENT,
@@ -381,7 +382,7 @@ def walk(contract: Contract) -> Iterator[Call]:
 def simplest(contract: Contract, cell: Cell) -> Call:
     """The simplest allowed call of a cell: two values, a scale near 1 and zero point 0.
 
-    An implementation that refuses it does not support the cell.
+    An implementation that refuses it does not support the cell. Where an edition allows no such call, the call is repaired.
     """
     if contract.domain.family == "range":
         mode, _, narrow = cell.variant.partition(" ")
@@ -397,4 +398,5 @@ def simplest(contract: Contract, cell: Cell) -> Call:
             cell.zero_point_dtype, out, axis, 2 if cell.granularity == "blocked" else 0,
             scale_recipe="power-of-two", zero_point_recipe="zero",
         )  # fmt: skip
-    return build(contract, structure, "simplest of its cell")
+    call = build(contract, structure, "simplest of its cell")
+    return Repair(contract)(call) or call

@@ -91,6 +91,12 @@ def verify_kernel(
     x_dtypes: Sequence[str] = (),
     scale_dtypes: Sequence[str] = (),
     granularity: Sequence[str] = (),
+    block_sizes: Sequence[int] = (),
+    axes: Sequence[int] = (),
+    ranks: Sequence[int | str] = (),
+    contiguous: bool = False,
+    values_only: bool = False,
+    threads: bool = True,
     denormals: Denormals = "keep",
     strict: bool = False,
     allow_mixed: bool = False,
@@ -117,10 +123,17 @@ def verify_kernel(
         contract: Id of an edition, a glob pattern, a Python file with editions, or a list of these. The default is the
             newest ONNX edition.
         budget: Time for the whole run: "60s", "2m", or a number of seconds.
-        like: Name of an implementation whose bits the kernel must give, instead of those that the edition allows.
+        like: An implementation whose bits and refusals the kernel must have, instead of those of the edition: a name, or the
+            TARGET of another build.
         x_dtypes: Test only these types of x.
         scale_dtypes: Test only these types of scale.
         granularity: Test only these granularities.
+        block_sizes: Ask only for blocks of these sizes.
+        axes: Ask only for these axes of the parameters; a negative one counts from the back.
+        ranks: Ask only for x of these ranks: numbers, or ranges such as "1-4".
+        contiguous: Ask only for tensors that are contiguous in memory.
+        values_only: Ask only calls that the edition allows, none that must be refused.
+        threads: Make some calls from several threads at once.
         denormals: "flush" if subnormal results may also be zero. "flush-inputs" if an input that is subnormal in float32 may
             also count as zero, as in kernels of XLA or with -ffast-math.
         strict: Count NotImplementedError as a refusal, not as an unsupported feature.
@@ -139,6 +152,8 @@ def verify_kernel(
         kernel, [contract] if isinstance(contract, str) else contract or (), like, denormals, strict, allow_mixed
     )
     profile = settings or hypothesis.settings()
+    held = replace(held, threads=threads)
+    call_limits = select.call_limits(block_sizes, axes, ranks, contiguous)
     restrictions = (x_dtypes, scale_dtypes, granularity)
     within = _within(held.contracts, *restrictions)
     identity = [
@@ -147,6 +162,7 @@ def verify_kernel(
         str(strict),
         str(allow_mixed),
         *(",".join(sorted(names)) for names in restrictions),
+        *([f"{call_limits} {values_only}"] if call_limits or values_only else []),
     ]
     examples = Examples(profile, held.oracle.name, identity, within, allow_mixed)
     path = select.LEDGER if ledger is None else Path(ledger)
@@ -156,6 +172,8 @@ def verify_kernel(
         held,
         budget=select.seconds(str(budget), LEAST_SECONDS),
         within=within,
+        call_limits=call_limits,
+        values_only=values_only,
         ledger=ledger_file.read(path),
         ledger_path=str(path),
         seed=seed,
@@ -178,6 +196,7 @@ def verify_call(
     contract: str | None = None,
     *,
     like: str | None = None,
+    threads: bool = True,
     denormals: Denormals = "keep",
     strict: bool = False,
     allow_mixed: bool = False,
@@ -189,6 +208,7 @@ def verify_call(
         line: A call, as `verify_kernel` and ``xverify gate`` print it.
         contract: An edition of the user's own, instead of the one in the line.
         like: As for `verify_kernel`.
+        threads: As for `verify_kernel`.
         denormals: As for `verify_kernel`.
         strict: As for `verify_kernel`.
         allow_mixed: As for `verify_kernel`.
@@ -204,6 +224,7 @@ def verify_call(
     except ValueError as error:
         raise UsageError(str(error)) from None
     held = _held(kernel, [contract or call.contract], like, denormals, strict, allow_mixed)
+    held = replace(held, threads=threads)
     came: list[Outcome] = []
 
     def first(run: RunState) -> bool:
@@ -216,7 +237,7 @@ def verify_call(
             came.append(run.pool.ask(run.pool.subjects[held.oracle.name][0], call.under(held_to.id)))
         return True
 
-    report = _gate(held, budget=60.0, shrink=False, first=first)
+    report = _gate(held, budget=60.0, check_signature=False, shrink=False, first=first)
     _raise_findings(held, report, decision.failing(report))
     if not came:
         raise NotVerifiedError(_nothing(held, report))
@@ -232,10 +253,12 @@ class _Held:
     oracle: Oracle
     contracts: tuple[Contract, ...]
     like: Oracle | None
+    like_target: str
     denormals: Denormals
     strict: bool
     allow_mixed: bool
     files: tuple[str, ...]
+    threads: bool = True
 
     @property
     def name(self) -> str:
@@ -257,9 +280,15 @@ def _held(
     taken, left_out = select.taken_by(oracle, named)
     for sentence in (*unread, *left_out):
         warnings.warn(sentence, stacklevel=3)
-    reference = select.oracle_named(like) if like else None
+    reference = select.reference_named(like, oracle) if like else None
+    if reference is not None:
+        taken, not_matched = select.matched_by(reference, taken)
+        for sentence in not_matched:
+            warnings.warn(sentence, stacklevel=3)
+        strict = strict or reference.strict
+        oracle = replace(oracle, strict=strict)
     files = tuple(pattern for pattern in patterns if select.is_file(pattern))
-    return _Held(kernel, oracle, taken, reference, denormals, strict, allow_mixed, files)
+    return _Held(kernel, oracle, taken, reference, like or "", denormals, strict, allow_mixed, files)
 
 
 def _oracle(function: Callable[..., Any]) -> Oracle:
@@ -296,10 +325,12 @@ def _gate(held: _Held, *, budget: float, **options: Any) -> Json:
                 command="xverify.testing",
                 contract_files=held.files,
                 like=held.like,
+                like_target=held.like_target,
                 today=date.today(),
                 budget=budget,
                 denormals=held.denormals,
                 allow_mixed=held.allow_mixed,
+                threads=held.threads,
                 limits=Limits(call=CALL_SECONDS, start=max(budget, CALL_SECONDS), memory=MEMORY),
                 worker=partial(_worker, held, theirs),
                 **options,
@@ -360,11 +391,12 @@ def _again(held: _Held, report: Json, finding: Json) -> str:
     built_in = finding["contract"] in editions.ids()
     options = {
         "contract": None if built_in else finding["contract"] if not held.files else held.files[0],
-        "like": report["gate"]["like"],
+        "like": held.like_target,
         "denormals": None if held.denormals == "keep" else held.denormals,
         "strict": held.strict,
     }
     words = [f"{name}={value!r}" for name, value in options.items() if value]
+    words += [] if held.threads else ["threads=False"]
     name = held.oracle.name.rpartition(":")[2].rpartition("<locals>.")[2]
     return f"verify_call({name}, {', '.join([repr(line), *words])})"
 

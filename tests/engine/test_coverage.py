@@ -7,7 +7,7 @@ import numpy as np
 from xverify import contracts
 from xverify.core.call import Call, Outcome
 from xverify.core.dtypes import tensor
-from xverify.engine.coverage import Coverage
+from xverify.engine.coverage import Coverage, by_importance
 from xverify.verify.verdicts import judge
 
 ONNX = contracts.get("ai.onnx/DequantizeLinear-21")
@@ -65,6 +65,18 @@ def test_codes_are_counted_and_those_not_met_are_named():
     report = coverage.report([ONNX.domain])
     assert report["met"]["codes of int4"] == 12
     assert "4 of the 16 codes of int4" in report["not_met"]
+
+
+def test_ordinary_use_is_more_important_than_special_values():
+    names = [
+        "NaN scales",
+        "rank 6",
+        "3 of the 16 codes of int4",
+        "layout F",
+        "more than 2^31 elements (--huge)",
+        "rank 2",
+    ]
+    assert by_importance(names) == [names[i] for i in (5, 3, 2, 1, 0, 4)]
 
 
 def test_refusals_of_forbidden_calls():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -182,6 +183,46 @@ def test_a_drop_in_replacement_gives_the_same_bits_and_refuses_the_same(gate):
     assert {f["verdict"] for f in gate.failing()} == {"violation"}
     gate("takes_anything", FINDINGS, "--like", "xverify-numpy", "-x")
     assert {f["verdict"] for f in gate.failing()} == {"wrongly-accepted"}
+
+
+def test_two_builds_are_compared_with_their_refusals(gate, tmp_path):
+    """Both are files of one name. One build refuses zero points as not implemented, which --strict does not have to say."""
+    builds = [tmp_path / name / "gate_kernels.py" for name in ("base", "changed")]
+    for build in builds:
+        build.parent.mkdir()
+        shutil.copy(KERNELS, build)
+    sound, refusing = f"{builds[0]}:sound", f"{builds[1]}:no_zero_points"
+    gate(f"{builds[1]}:sound", PASS, "--like", sound)
+    assert gate.report["gate"]["like"] == "base/gate_kernels.py:sound"
+    output = gate(refusing, FINDINGS, "--like", sound)
+    (finding,) = gate.failing()
+    words = "no_zero_points refuses a call that gate_kernels.py:sound answers (NotImplementedError)"
+    assert words in finding["summary"]
+    line = next(line.strip() for line in output.splitlines() if line.strip().startswith("xverify replay"))
+    assert gate.run(*shlex.split(line)[1:], code=FINDINGS).startswith("STILL")
+    report = ("replay", gate.folder / "report.json", "--kernel", refusing)
+    assert "add --like TARGET" in gate.run(*report, code=USAGE)
+    assert gate.run(*report, "--strict", "--like", sound, code=FINDINGS).startswith("STILL")
+    gate(sound, FINDINGS, "--like", refusing)
+    (finding,) = gate.failing()
+    assert finding["summary"].endswith("sound computes a call that gate_kernels.py:no_zero_points refuses")
+
+
+def test_what_cannot_be_matched_is_wrong_usage_or_no_decision(gate):
+    for like, words in (
+        ("litert", "litert"),
+        (
+            "onnxruntime",
+            "onnxruntime cannot be matched on onednn/DynamicDequantize-1@multiply, because it takes calls of",
+        ),
+        (f"{KERNELS}:sound", "gate_kernels.py:sound is compared with itself"),
+        ("nowhere.py:sound", "there is no file nowhere.py"),
+        ("onnxruntme", "did you mean onnxruntime"),
+    ):
+        assert words in gate("sound", USAGE, "--like", like)
+    assert "could not be run: there is no module 'no_such_module'" in gate(
+        "sound", UNABLE, "--like", "no_such_module:f"
+    )
 
 
 def test_a_gate_that_ended_at_a_fault_and_fails_on_nothing_is_no_pass(gate, monkeypatch):

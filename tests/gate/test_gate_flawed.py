@@ -14,9 +14,9 @@ from detection import KERNELS, detect, installed, target_of, whole_gate
 from flawed_kernels.table import ALMOST_NOTHING, FLAWED, SOUND, AlmostNothing, Flawed, Sound
 from native_compiler import NATIVE, compiler
 
-from xverify.contracts.model import Contract, Domain
+from xverify.contracts.model import Contract
 from xverify.core import fenv
-from xverify.engine.gate_plan import walk_batches
+from xverify.engine.gate_plan import Scope, walk_batches
 from xverify.oracles.protocol import Oracle
 from xverify.oracles.python_target import find_function
 from xverify.workers.case import Case
@@ -31,10 +31,10 @@ SOUND_EXAMPLE = Sound(str(NATIVE / "dequantize.c") + ":dequantize")
 def one_walk_for_all(monkeypatch: pytest.MonkeyPatch, walks: dict):
     """Make each walk once for all gates: it depends on the edition, the domain and the seed only."""
 
-    def walk(contract: Contract, within: Domain, *seed_and_turn: int) -> Iterator[list[Case]]:
-        key = contract.id, repr(within), *seed_and_turn
+    def walk(contract: Contract, scope: Scope, *seed_and_turn: int) -> Iterator[list[Case]]:
+        key = contract.id, repr(scope), *seed_and_turn
         if key not in walks:
-            walks[key] = tee(walk_batches(contract, within, *seed_and_turn), 1)[0]
+            walks[key] = tee(walk_batches(contract, scope, *seed_and_turn), 1)[0]
         return copy(walks[key])
 
     monkeypatch.setattr("xverify.gate.gate.walk_batches", walk)

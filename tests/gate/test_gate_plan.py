@@ -10,7 +10,7 @@ import pytest
 from xverify import contracts
 from xverify.core.call import LAYOUTS, LEAST_RANK
 from xverify.engine import plan
-from xverify.engine.gate_plan import DRAWN, WALK, drawn_batches, walk_batches, witness_batches
+from xverify.engine.gate_plan import DRAWN, WALK, Scope, drawn_batches, walk_batches, witness_batches
 from xverify.strategies import build
 from xverify.strategies.layouts import IN_EVERY_RANK, layout_calls
 from xverify.strategies.walk import cell_structures, exponent_structures
@@ -25,7 +25,7 @@ EDITIONS = (
 
 def cases(identity: str, seed: int = 0, **narrow):
     contract = contracts.get(identity)
-    return [case for batch in walk_batches(contract, replace(contract.domain, **narrow), seed) for case in batch]
+    return [case for batch in walk_batches(contract, Scope(replace(contract.domain, **narrow)), seed) for case in batch]
 
 
 @pytest.mark.parametrize("identity", EDITIONS)
@@ -65,7 +65,7 @@ def test_a_narrower_domain_holds_for_all_that_is_allowed(granularity, monkeypatc
     contract = contracts.get(identity)
     within = replace(contract.domain, x_dtypes=("int8",), granularities=(granularity,), scale_dtypes=("float16",))
     narrow = {name: getattr(within, name) for name in ("x_dtypes", "granularities", "scale_dtypes")}
-    drawn = [case for batch in islice(drawn_batches(contract, within, 0), 2) for case in batch]
+    drawn = [case for batch in islice(drawn_batches(contract, Scope(within), 0), 2) for case in batch]
     for case in (*cases(identity, **narrow), *drawn):
         if contract.judge(case.call).verdict == "allowed":
             cell = contract.cell(case.call)
@@ -76,13 +76,13 @@ def test_a_narrower_domain_holds_for_all_that_is_allowed(granularity, monkeypatc
 def test_what_is_drawn_is_judged_by_what_the_gate_holds_to(monkeypatch):
     monkeypatch.setattr(plan, "EXAMPLES", 60)
     contract = contracts.get("onednn/DynamicDequantize-1@multiply")
-    batch = next(drawn_batches(contract, contract.domain, 0))
+    batch = next(drawn_batches(contract, Scope(contract.domain), 0))
     assert all(case.legal is None for case in batch)
 
 
 def test_witnesses_come_as_they_are():
     contract = contracts.get("onednn/DynamicDequantize-1@multiply")
-    calls = [case.call for case in next(walk_batches(contract, contract.domain, 0))[:3]]
+    calls = [case.call for case in next(walk_batches(contract, Scope(contract.domain), 0))[:3]]
     (batch,) = witness_batches(calls)
     assert [case.call for case in batch] == calls
     assert {case.phase for case in batch} == {"ledger"}

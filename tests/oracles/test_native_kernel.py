@@ -243,21 +243,22 @@ def test_a_kernel_that_ignores_where_elements_lie_gives_wrong_values(libraries, 
 
 
 @pytest.mark.parametrize(
-    ("symbol", "layout"),
+    ("symbol", "layout", "where"),
     [
-        ("byte_after_x", "C"),
-        ("byte_after_x", "misaligned"),
-        ("byte_before_x", "C"),
-        ("byte_after_zero_point", "C"),
-        ("no_strides", "reversed"),
-        ("writes_input_back", "read-only"),
+        ("byte_after_x", "C", "reads past the end of {x}: the address is 1 byte past its last byte"),
+        ("byte_after_x", "misaligned", "reads past the end of {x}"),
+        ("byte_before_x", "C", "reads before the beginning of {x}: the address is 1 byte before it"),
+        ("byte_after_zero_point", "C", "reads past the end of zero_point (int16["),
+        ("no_strides", "reversed", "reads past the end of {x}"),
+        ("writes_input_back", "read-only", "writes in {x}, which is read-only"),
     ],
 )
-def test_a_step_out_of_an_input_ends_the_process(worker, symbol, layout):
-    started = worker(symbol)
-    outcome = started.ask(encode_call(a_call(layout=layout)))
+def test_a_step_out_of_an_input_ends_the_process(worker, symbol, layout, where):
+    started, call = worker(symbol), a_call(layout=layout)
+    outcome = started.ask(encode_call(call))
     assert outcome.kind == "crash"
-    assert "SIGSEGV" in outcome.message
+    x = f"x (int16[{','.join(map(str, call.data.shape))}], {2 * call.data.size} bytes)"
+    assert outcome.message.startswith(f"killed by SIGSEGV: {where.format(x=x)}")
 
 
 def test_a_sound_kernel_answers_in_a_worker(worker):

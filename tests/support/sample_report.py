@@ -209,6 +209,10 @@ def findings() -> list[dict[str, Any]]:
                  "legal": []}, subject={"name": "onnxruntime", "version": "1.27.0", "role": "oracle",
                                         "options": "optimization=off"}, granularity="blocked",
                 cells=[cell_key(ONNX, "int8", "blocked")]),
+        finding("unreadable-result", "onnxruntime", ONNX, "output-type", "onnxruntime returns what xverify cannot read from an "
+                "allowed call (int8, float32, to float32, per tensor): the result is None; return a NumPy array",
+                {"call": small_call(), "got": refused("unreadable", "NoneType", "the result is None; return a NumPy array"),
+                 "legal": []}, detail="NoneType"),
         finding("crash", "tensorflow", TENSORFLOW, "range-type", "tensorflow ends the process on a forbidden call: Fatal Python "
                 "error: Aborted", {"call": range_call(), "got": refused("crash", "SIGABRT", "Fatal Python error: Aborted"),
                                    "legal": []}),

@@ -162,6 +162,18 @@ def test_a_subnormal_power_of_two_may_count_as_zero_though_its_type_has_no_zero(
     assert zeros.tolist() == [0, 0x80000000]
 
 
+def test_a_result_that_is_rounded_up_to_the_smallest_normal_number_may_be_flushed() -> None:
+    """15/16 * 17/16 * 2^-126 is a subnormal number of float32, and a tie of bfloat16 that goes to 2^-126."""
+    newest = contracts.get("ai.onnx/DequantizeLinear-25")
+    call = Call(
+        newest.id, {"x": tensor("float8_e4m3fn", [0.9375, 1.0]), "scale": tensor("bfloat16", 1.0625 * 2.0**-126)}
+    )
+    compared = compare(legal_set(newest, call), tensor("bfloat16", [0.0, 0.0]))
+    assert (compared.flushed.tolist(), compared.wrong.tolist()) == ([True, False], [False, True])
+    assert compare(legal_set(replace(newest, denormals="keep"), call), tensor("bfloat16", [0.0, 0.0])).wrong_values == 2
+    assert compare(legal_set(newest, call), tensor("bfloat16", [2.0**-126, 1.0625 * 2.0**-126])).clean
+
+
 def test_more_modes_accept_more() -> None:
     call = call_of([64, -64], TINY, "int8")
     zeros, modes = tensor("float32", [0.0, -0.0]), ("keep", "flush", "flush-inputs")

@@ -234,6 +234,13 @@ def _layout_ignored(from_start: bool, call: Call, right: Operands, role: str) ->
     return _gathered(call, right, role, window.view(laid.dtype).reshape(tensor.shape))
 
 
+def _memory_order(call: Call, right: Operands, role: str) -> Reread | None:
+    """The elements of the tensor in the order of their addresses, without gaps."""
+    tensor = call.tensors[role]
+    laid = tensor.laid_out()
+    return _gathered(call, right, role, laid.ravel(order="K").reshape(tensor.shape))
+
+
 # -- the table --------------------------------------------------------------------------------------------
 
 
@@ -251,5 +258,6 @@ def _rows() -> Iterator[tuple[str, str, tuple[str, ...], Read]]:
     yield "strides-ignored", "reads x as if its memory were contiguous", ("x",), partial(_layout_ignored, False)
     start = "reads x as if its memory were contiguous and began with its first element"
     yield "strides-and-offset-ignored", start, ("x",), partial(_layout_ignored, True)
+    yield "memory-order", "takes the elements of x in the order of their memory", ("x",), _memory_order
     for name, words, source in _SHIFTED:
         yield name, words, ("x",), partial(_moved, source, 0, False)

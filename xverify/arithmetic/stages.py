@@ -89,11 +89,15 @@ def in_words(
     zero: Zero,
 ) -> str:
     """The options of all stages as a sentence's predicate."""
-    rounds = "" if difference == "exact" else f", rounds the difference to {_type(difference)}"
-    casts = "" if scale_cast == "none" else f", casts the scale to {_type(scale_cast)}"
+    subtracts = _SUBTRACTION[subtraction]
+    if operation in FOLDED:
+        # The product with the scale comes before the subtraction.
+        subtracts = "" if subtraction == "exact" else subtracts.removesuffix(" and subtracts")
+    rounds = "" if difference == "exact" else f"rounds the difference to {_type(difference)}"
+    casts = "" if scale_cast == "none" else f"casts the scale to {_type(scale_cast)}"
     sign = ", loses the sign of zero" if zero == "unsigned" else ""
-    end = _FINAL[final] + _SUBNORMALS[subnormals] + sign
-    return f"{_SUBTRACTION[subtraction]}{rounds}{casts}, {_combining(operation, precision)}{end}"
+    steps = filter(None, (subtracts, rounds, casts, _combining(operation, precision)))
+    return f"{', '.join(steps)}{_FINAL[final]}{_SUBNORMALS[subnormals]}{sign}"
 
 
 def _type(option: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,8 +35,8 @@ FILE = click.Path(path_type=Path)
 @click.option(
     "--like",
     "like_name",
-    metavar="ORACLE",
-    help="Require the bits that this implementation gives, instead of those that the edition allows.",
+    metavar="ORACLE|TARGET",
+    help="Require the bits and the refusals of this implementation, or of another build, instead of those of the edition.",
 )
 @click.option("--x-dtypes", metavar="LIST", default="", help="Test only these types of x: int8,uint8.  [default: all]")
 @click.option("--scale-dtypes", metavar="LIST", default="", help="Test only these types of scale.  [default: all]")
@@ -45,6 +46,16 @@ FILE = click.Path(path_type=Path)
     default="",
     help="Test only these: per_tensor,per_axis,blocked.  [default: all]",
 )
+@click.option(
+    "--block-sizes", metavar="LIST", default="", help="Ask only for blocks of these sizes: 32,64.  [default: all]"
+)
+@click.option(
+    "--axes", metavar="LIST", default="", help="Ask only for these axes: 0,1, or -1 for the last.  [default: all]"
+)
+@click.option("--ranks", metavar="LIST", default="", help="Ask only for x of these ranks: 2, or 1-4.  [default: all]")
+@click.option("--contiguous", is_flag=True, help="Ask only for tensors that are contiguous in memory.")
+@click.option("--values-only", is_flag=True, help="Ask only calls that the edition allows, none that must be refused.")
+@click.option("--no-threads", is_flag=True, help="Never call the kernel from several threads at once.")
 @click.option("--budget", default="60s", show_default=True, metavar="TIME", help="Time for the whole run: 60s, 5m, 1h.")
 @click.option("--seed", default=0, show_default=True, help="Seed of the random values and calls.")
 @click.option("-x", "--fail-fast", is_flag=True, help="Stop at the first fault that is not in the ledger.")
@@ -91,6 +102,12 @@ def gate(
     x_dtypes: str,
     scale_dtypes: str,
     granularity: str,
+    block_sizes: str,
+    axes: str,
+    ranks: str,
+    contiguous: bool,
+    values_only: bool,
+    no_threads: bool,
     budget: str,
     seed: int,
     fail_fast: bool,
@@ -137,8 +154,13 @@ def gate(
     held_to, unread = select.contracts_named(patterns or (editions.newest(),))
     held_to, not_taken = select.taken_by(kernel, held_to)
     left_out = (*unread, *not_taken)
+    reference = select.reference_named(like_name, kernel, say) if like_name else None
+    if reference is not None:
+        held_to, not_matched = select.matched_by(reference, held_to)
+        left_out += not_matched
+        kernel = replace(kernel, strict=strict or reference.strict)
     within = _narrowed(held_to, x_dtypes, scale_dtypes, granularity)
-    reference = select.oracle_named(like_name, say) if like_name else None
+    limits = select.call_limits(block_sizes.split(","), axes.split(","), ranks.split(","), contiguous)
     path = ledger_path or select.LEDGER
     ledger = ledger_file.read(path)
     outputs = {"json": json_file, "html": html_file, "junit": junit_file, "markdown": markdown_file}
@@ -164,7 +186,11 @@ def gate(
         run_id=directory.name,
         command=shlex.join(["xverify", *sys.argv[1:]]),
         like=reference,
+        like_target=like_name or "",
         within=within,
+        call_limits=limits,
+        values_only=values_only,
+        threads=not no_threads,
         ledger=ledger,
         ledger_path=str(path),
         today=date.today(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -77,7 +77,12 @@ class Options:
     show_default=True,
     help="Judge subnormal numbers of CALL as the gate does: keep, flush or flush-inputs.",
 )
-@click.option("--like", "like_name", metavar="ORACLE", help="Judge CALL by this implementation, as for the gate.")
+@click.option(
+    "--like",
+    "like_name",
+    metavar="ORACLE|TARGET",
+    help="Judge CALL by this implementation, as for the gate. Needed for findings of a gate that matched another build.",
+)
 @clear
 def replay(finding: str, **options: Any) -> int:
     """Run a finding again: FIXED, STILL or CHANGED.
@@ -140,8 +145,10 @@ def _call(line: str, options: Options) -> Iterator[Replayed]:
 
     kernel = _kernel(select.KERNEL if options.target is None else options.target, options.strict)
     own = [contract for file in options.files for contract in select.contracts_named([file])[0]]
-    with _asking(options, kernel) as ask:
-        reference = None if options.like_name is None else select.oracle_named(options.like_name, say)
+    reference = _reference(options, kernel)
+    if reference is not None:
+        kernel = replace(kernel, strict=kernel.strict or reference.strict)
+    with _asking(options, kernel, reference) as ask:
         terms = Terms(options.denormals, reference)
         yield replay_call(line, kernel, "threads" if options.threads else "", ask, own, terms, options.was)
 
@@ -151,8 +158,10 @@ def _finding(identity: str, options: Options) -> Iterator[Replayed]:
 
     report, path = _report_with(identity, options.run)
     entries = [entry for entry in report["findings"] if entry["id"] == identity]
-    with _asking(options, _kernel_named(options)) as ask:
-        yield from replay_entries(report, entries, path, ask, options.files, options.target, say)
+    kernel = _kernel_named(options)
+    reference = _reference(options, kernel)
+    with _asking(options, kernel, reference) as ask:
+        yield from replay_entries(report, entries, path, ask, options.files, options.target, reference, say)
 
 
 def _whole_report(file: str, options: Options) -> Iterator[Replayed]:
@@ -163,8 +172,10 @@ def _whole_report(file: str, options: Options) -> Iterator[Replayed]:
     entries = [entry for entry in report["findings"] if entry["witness"] is not None]
     if not entries:
         raise UnableError(f"no finding of {file} has a call: there is nothing to ask again")
-    with _asking(options, _kernel_named(options)) as ask:
-        yield from replay_entries(report, entries, path, ask, options.files, options.target, say)
+    kernel = _kernel_named(options)
+    reference = _reference(options, kernel)
+    with _asking(options, kernel, reference) as ask:
+        yield from replay_entries(report, entries, path, ask, options.files, options.target, reference, say)
 
 
 _HANDLERS: Mapping[Kind, Callable[[str, Options], Iterator[Replayed]]] = {
@@ -198,19 +209,29 @@ def _report_with(identity: str, run: str | None) -> tuple[dict[str, Any], Path]:
 
 
 @contextmanager
-def _asking(options: Options, kernel: Oracle | None) -> Iterator[AskAny]:
+def _asking(options: Options, kernel: Oracle | None, reference: Oracle | None) -> Iterator[AskAny]:
     """Workers for the named implementations, for the duration of a replay."""
     from xverify.core.verdict import Verdict
     from xverify.engine import select
     from xverify.engine.replay import asking
 
     others = [select.oracle_named(name, say) for name in options.names]
+    others += [] if reference is None else [reference]
     if options.was and options.was.partition(":")[0] not in set(Verdict):
         raise UsageError(
             f"--was takes a verdict, {', '.join(Verdict)}, and after a colon readings; not {options.was!r}"
         )
     with tempfile.TemporaryDirectory(prefix="xverify-") as scratch, asking(Path(scratch), kernel, others, say) as ask:
         yield ask
+
+
+def _reference(options: Options, kernel: Oracle | None) -> Oracle | None:
+    """The implementation to match, if the user named one."""
+    from xverify.engine import select
+
+    if options.like_name is None:
+        return None
+    return select.reference_named(options.like_name, kernel or select.kernel_named(select.KERNEL), say)
 
 
 def _kernel_named(options: Options) -> Oracle | None:

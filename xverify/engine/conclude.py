@@ -6,14 +6,16 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from xverify.engine.open_calls import conclude_open_calls
 from xverify.engine.record import record
 from xverify.engine.state import RunState
 from xverify.engine.support import answers_nothing, simplest_refused
 from xverify.verify import verdicts
-from xverify.verify.attribute import Recipe
+from xverify.verify.attribute import Recipe, is_misreading
 from xverify.verify.findings import Discrepancy, Finding, Key, Standing, Subject
-from xverify.verify.region import region
+from xverify.verify.region import NOWHERE_SIMPLE, region
 from xverify.verify.tally import CellTally
 from xverify.verify.view import Sample
 
@@ -60,7 +62,20 @@ def _violations(state: RunState) -> None:
     for (key, standing), groups in wrong.items():
         finding = state.findings.of(key, standing)
         if finding is not None:
-            finding.region = region(_chosen(groups) + _right_elsewhere(state, finding, pieces[key, standing]))
+            samples = _chosen(groups) + _right_elsewhere(state, finding, pieces[key, standing])
+            finding.region = region(samples)
+            if (
+                finding.region.words == NOWHERE_SIMPLE
+                and finding.attribution
+                and is_misreading(finding.attribution.reading)
+            ):
+                # Which values such a mistake changes depends on the data, so look for the calls that show it.
+                finding.region = region([_whole(sample) for sample in samples])
+
+
+def _whole(sample: Sample) -> Sample:
+    """The sample with all its values marked as wrong if one is."""
+    return replace(sample, wrong=np.full(sample.wrong.shape, sample.wrong.any()), telling=None)
 
 
 def _flushes(state: RunState) -> None:

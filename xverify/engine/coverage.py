@@ -69,9 +69,10 @@ _BLOCKED = frozenset([
 
 
 IMPORTANCE = (
-    "rank 1", "rank 2", "rank 3", "rank 4", "blocks", "layout", "extents", "tails", "codes of", "negative axes",
+    "rank 1", "rank 2", "rank 3", "rank 4", "blocks", "layout", "last extents", "second-last extents", "third-last extents",
+    "extents", "tails", "codes of", CHANNELS, BLOCKS, BLOCK_ROWS, ROWS, ELEMENTS, "negative axes",
     "results halfway", "subnormal results", "negative scales", "infinite results", "empty tensors", "values that readings",
-    "rank", "infinite scales", "NaN scales", "rejections", "calls that the text leaves open",
+    "rank", "infinite scales", "NaN scales", "rejections", "calls that the text leaves open", HUGE,
 )  # fmt: skip
 """Beginnings of names, the most important first: ordinary use and common faults come before special values."""
 

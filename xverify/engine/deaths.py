@@ -132,7 +132,9 @@ def hurried(worker: Worker, hang: bool) -> Iterator[None]:
 
 
 def _ask(state: RunState, worker: Worker, contract: Contract, subject: Subject, call: Call) -> Outcome:
-    """The outcome of one call; "unasked" if there is no process."""
+    """The outcome of one call; "unasked" if there is no process, and outside the limits that the user stated."""
+    if not state.admits(contract, call):
+        return Outcome("unasked")
     try:
         with state.timer.on(WAITING):
             return worker.ask(encode_call(call.under(contract.asked_as)), subject.options)

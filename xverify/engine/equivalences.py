@@ -23,6 +23,7 @@ from xverify.engine.record import record
 from xverify.engine.state import FINAL_SHARE, SHRINK_SHARE, RunState
 from xverify.strategies import build
 from xverify.strategies.equivalents import Twin, joined, twins
+from xverify.strategies.repair import Repair
 from xverify.strategies.structures import Range, Structure
 from xverify.strategies.values import RANGE_RECIPES, SCALE_RECIPES
 from xverify.strategies.walk import cell_structures, shape_structures
@@ -100,7 +101,7 @@ def check(state: RunState, limit: Callable[[], bool]) -> int:
     return count + (_receive(state, before) if before is not None else 0)
 
 
-def base_calls(contract: Contract, seed: int, most: int = CALLS) -> list[Call]:
+def base_calls(contract: Contract, seed: int, most: int = CALLS, repair: Repair | None = None) -> list[Call]:
     """Choose allowed calls of 2 to `MOST_VALUES` values, with structures from the walk.
 
     Types and granularities (or modes) alternate. Every other call has random scales; the rest have one of the other kinds each.
@@ -113,12 +114,14 @@ def base_calls(contract: Contract, seed: int, most: int = CALLS) -> list[Call]:
     queues = [[group[i] for i in rng.permutation(len(group))] for _, group in sorted(groups.items())]
     queues = [queues[i] for i in rng.permutation(len(queues))]
     calls: list[Call] = []
+    repair = repair or Repair(contract)
     for turn in range(max(map(len, queues), default=0)):
         for queue in queues:
             if turn < len(queue) and len(calls) < most:
                 structure = _with_recipe(queue[turn], len(calls), int(rng.integers(2**32)))
                 calls.append(build(contract, structure, f"equivalences {len(calls)}"))
-    return [call for call in calls if contract.judge(call).verdict == "allowed"]
+    repaired = map(repair, calls)
+    return [call for call in repaired if call is not None and 2 <= call.values <= MOST_VALUES]
 
 
 def _group(contract: Contract, structure: Structure) -> tuple[str, ...]:
@@ -140,7 +143,8 @@ def _with_recipe(structure: Structure, number: int, seed: int) -> Structure:
 def _turns(state: RunState) -> Iterator[tuple[Contract, list[tuple[int, Call]]]]:
     """Yield a batch of each contract in turn, so that all contracts share the time."""
     streams = [
-        (contract, iter(enumerate(base_calls(contract, state.options.seed)))) for contract in state.options.contracts
+        (contract, iter(enumerate(base_calls(contract, state.options.seed, repair=state.repair(contract)))))
+        for contract in state.options.contracts
     ]
     while streams:
         batches = [(contract, stream, list(islice(stream, BATCH))) for contract, stream in streams]
@@ -154,7 +158,7 @@ def _turns(state: RunState) -> Iterator[tuple[Contract, list[tuple[int, Call]]]]
 def _send(state: RunState, contract: Contract, calls: Sequence[tuple[int, Call]]) -> _Sent:
     """Send calls and twins to every implementation that the contract judges. Each path gets its share."""
     pool = state.pool
-    groups = [(number, call, twins(contract, call)) for number, call in calls]
+    groups = [(number, call, _admitted(state, contract, twins(contract, call))) for number, call in calls]
     every = [c for _, call, others in groups for c in (call, *(c for twin in others for c in twin.calls))]
     # A user's own edition is sent under the id that implementations know.
     asked_as = {contract.id: contract.asked_as}
@@ -173,6 +177,11 @@ def _send(state: RunState, contract: Contract, calls: Sequence[tuple[int, Call]]
         worker.submit([(blobs[id(call)], q.subject.options) for q in questions for call in q.calls])
         to.append((oracle.name, tuple(questions)))
     return _Sent(contract, tuple(to))
+
+
+def _admitted(state: RunState, contract: Contract, others: Sequence[Twin]) -> tuple[Twin, ...]:
+    """The twins whose calls are within the limits that the user stated."""
+    return tuple(twin for twin in others if all(state.admits(contract, call) for call in twin.calls))
 
 
 def twins_for(state: RunState, contract: Contract, subject: Subject, others: Sequence[Twin]) -> tuple[Twin, ...]:

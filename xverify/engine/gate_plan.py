@@ -6,9 +6,10 @@ rank, a fault that only the end shows would appear late.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
-from itertools import islice
+from dataclasses import dataclass, field, replace
+from itertools import cycle, islice
 from typing import TypeVar
 
 import numpy as np
@@ -16,6 +17,7 @@ import numpy as np
 from xverify.contracts.model import Contract, Domain
 from xverify.core.call import Call
 from xverify.engine.plan import (
+    accepted_cases,
     derived_seed,
     hypothesis_cases,
     lap_cases,
@@ -26,7 +28,12 @@ from xverify.engine.plan import (
 from xverify.strategies.lap import lap
 from xverify.strategies.large import large_structures
 from xverify.strategies.layouts import layout_calls
+from xverify.strategies.limits import CallLimits
+from xverify.strategies.repair import Repair
+from xverify.strategies.structures import Linear, Structure
+from xverify.strategies.values import SCALE_RECIPES, ZERO_POINT_RECIPES
 from xverify.strategies.walk import (
+    Picks,
     block_structures,
     cell_structures,
     exponent_structures,
@@ -50,7 +57,7 @@ BROKEN_EACH = 60
 START_SECONDS, CELL_SECONDS = 0.5, 0.012
 """Seconds of a walk: before the first verdict, and for each cell. They are half of those measured on two cores."""
 
-WITNESSES, WALK, EVIDENCE, DRAWN = 0, 1 << 20, 1 << 29, 1 << 30
+WITNESSES, WALK, EVIDENCE, LARGEST, DRAWN = 0, 1 << 20, 1 << 29, 3 << 28, 1 << 30
 """The first call number of each phase, so that all calls of a contract have different numbers."""
 
 
@@ -59,14 +66,39 @@ def witness_batches(calls: Sequence[Call]) -> Iterator[list[Case]]:
     return numbered(iter([[Case(call, 0, "ledger") for call in calls]]), WITNESSES)
 
 
-def walk_batches(contract: Contract, within: Domain, run_seed: int, turn: int = 0) -> Iterator[list[Case]]:
+@dataclass(frozen=True)
+class Scope:
+    """The calls that a gate asks of an edition."""
+
+    domain: Domain
+    """The edition's domain, or a narrower one."""
+
+    limits: CallLimits = field(default_factory=CallLimits)
+    """Limits of the allowed calls: stated ones, or narrower ones that the gate learnt."""
+
+    stated: CallLimits = field(default_factory=CallLimits)
+    """Limits that the user stated. No other call is asked, not even a forbidden one."""
+
+    values_only: bool = False
+    """True to ask allowed calls only."""
+
+    def admits(self, contract: Contract, call: Call) -> bool:
+        """True if a call that may be forbidden is asked."""
+        return self.stated.holds(call) and not (self.values_only and contract.judge(call).verdict != "allowed")
+
+    def repair(self, contract: Contract) -> Repair:
+        """The repair of the scope's calls."""
+        return Repair(replace(contract, domain=self.domain), self.limits)
+
+
+def walk_batches(contract: Contract, scope: Scope, run_seed: int, turn: int = 0) -> Iterator[list[Case]]:
     """The whole walk of an edition, once.
 
     Args:
-        within: The edition's domain, or a narrower one.
+        scope: The calls to ask.
         turn: The number of walks before this one.
     """
-    return numbered(_walk(contract, within, run_seed + turn), WALK * (1 + turn))
+    return numbered(_walk(contract, scope, run_seed + turn), WALK * (1 + turn))
 
 
 def walk_seconds(domains: Iterable[tuple[Contract, Domain]]) -> float:
@@ -79,34 +111,71 @@ def walk_seconds(domains: Iterable[tuple[Contract, Domain]]) -> float:
     return START_SECONDS + cells * CELL_SECONDS
 
 
-def drawn_batches(contract: Contract, within: Domain, run_seed: int) -> Iterator[list[Case]]:
+def drawn_batches(contract: Contract, scope: Scope, run_seed: int) -> Iterator[list[Case]]:
     """Rounds of Hypothesis, without end."""
-    rounds = hypothesis_cases(replace(contract, domain=within), run_seed)
+    rounds = hypothesis_cases(replace(contract, domain=scope.domain), run_seed, scope.repair(contract))
     # Hypothesis was steered by the legal sets of the text; a gate may hold a kernel to a reference implementation.
-    return numbered(([replace(case, legal=None) for case in cases] for cases in rounds), DRAWN)
+    kept = (
+        [replace(case, legal=None) for case in cases if case.phase == "hypothesis" or scope.admits(contract, case.call)]
+        for cases in rounds
+    )
+    return numbered(kept, DRAWN)
 
 
-def _walk(contract: Contract, within: Domain, run_seed: int) -> Iterator[list[Case]]:
-    narrow = replace(contract, domain=within)
+def _walk(contract: Contract, scope: Scope, run_seed: int) -> Iterator[list[Case]]:
+    narrow = replace(contract, domain=scope.domain)
+    repair = scope.repair(contract)
     rng = np.random.default_rng(derived_seed(run_seed, contract.id, "gate"))
+    structures = _shuffled(shape_structures(narrow), rng)
+
+    def broken() -> Iterable[Case]:
+        if scope.values_only:
+            return ()
+        made = spoiled_cases(contract, run_seed, narrow, BROKEN_EACH, repair)
+        return (case for case in made if scope.admits(contract, case.call))
+
+    def laid_out() -> Iterable[Case]:
+        made = accepted_cases((Case(call, 0, "walk") for call in layout_calls(narrow)), repair)
+        # Where limits want C order, the repaired call is no call with a layout any more.
+        return (case for case in made if any(tensor.layout != "C" for tensor in case.call.tensors.values()))
+
     parts = [
-        lap_cases(lap(narrow, _shuffled(cell_structures(narrow), rng)), CHUNK),
-        structure_cases(narrow, iter(_shuffled(block_structures(narrow), rng)), "walk blocks", CHUNK),
-        structure_cases(narrow, iter(_shuffled(large_structures(narrow), rng)), "walk large", LARGE_CHUNK),
-        structure_cases(narrow, iter(_shuffled(shape_structures(narrow), rng)), "walk structure", CHUNK),
-        structure_cases(narrow, iter(_shuffled(second_structures(narrow), rng)), "walk second", CHUNK),
-        _shuffled_cases(lambda: spoiled_cases(contract, run_seed, narrow, BROKEN_EACH), rng),
-        _shuffled_cases(lambda: (Case(call, 0, "walk") for call in layout_calls(narrow)), rng),
-        structure_cases(narrow, iter(_shuffled(special_structures(narrow), rng)), "walk special scale", CHUNK),
-        structure_cases(narrow, iter(_shuffled(exponent_structures(narrow), rng)), "walk exponents", 1),
+        lap_cases(lap(narrow, _shuffled(cell_structures(narrow), rng), repair), CHUNK),
+        structure_cases(narrow, iter(_shuffled(block_structures(narrow), rng)), "walk blocks", CHUNK, repair),
+        structure_cases(narrow, iter(_shuffled(large_structures(narrow), rng)), "walk large", LARGE_CHUNK, repair),
+        structure_cases(narrow, iter(structures), "walk structure", CHUNK, repair),
+        structure_cases(narrow, iter(_shuffled(second_structures(narrow), rng)), "walk second", CHUNK, repair),
+        _shuffled_cases(broken, rng),
+        _shuffled_cases(laid_out, rng),
+        structure_cases(narrow, iter(_shuffled(special_structures(narrow), rng)), "walk special scale", CHUNK, repair),
+        structure_cases(narrow, iter(_shuffled(exponent_structures(narrow), rng)), "walk exponents", 1, repair),
     ]
+    counts: Counter[str] = Counter()
     while parts:
         for part in list(parts):
             chunk = next(part, [])
             if chunk:
+                counts.update(case.phase for case in chunk)
                 yield chunk
             else:
                 parts.remove(part)
+    if contract.like and counts["walk"]:
+        # The domain of a user's edition may be small. At least half of its calls are allowed ones.
+        missing = counts.total() - 2 * counts["walk"]
+        more = _more_structures(structures, run_seed)
+        yield from structure_cases(narrow, islice(more, max(0, missing)), "walk again", CHUNK, repair)
+
+
+def _more_structures(structures: Sequence[Structure], run_seed: int) -> Iterator[Structure]:
+    """The structures again, with other numbers, without end."""
+    for number, structure in enumerate(cycle(structures)):
+        seed = derived_seed(run_seed, "again", number) % 2**32
+        if isinstance(structure, Linear):
+            pick = Picks(number)
+            scales, zero_points = pick(SCALE_RECIPES), pick(ZERO_POINT_RECIPES)
+            yield replace(structure, seed=seed, scale_recipe=scales, zero_point_recipe=zero_points)
+        else:
+            yield replace(structure, seed=seed)
 
 
 def _shuffled(items: Iterable[T], rng: np.random.Generator) -> list[T]:

@@ -82,6 +82,8 @@ def _observe(state: RunState, judged: Judged, outcomes: dict[Subject, Outcome]) 
             for clause in tested:
                 state.clause_answers[clause, subject.name] += 1
         is_judged = state.pool.judges(contract, subject.name)
+        if state.options.rules.every_call and subject == state.pool.subjects[state.options.oracles[0].name][0]:
+            state.reach[contract.id].count(judged.call, judged.judgement.verdict, outcome)
         for discrepancy in state.tally.observe(judged, subject, outcome, is_judged):
             record(state, discrepancy, subject, judged, outcome)
         is_wrong = state.tally.last_was_wrong or _wrongly_refused(state, judged, subject, outcome)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain, count, islice
 from typing import Any
@@ -25,6 +25,7 @@ from xverify.strategies.calls import invalid_calls, structures, unspecified_call
 from xverify.strategies.lap import Probe, lap
 from xverify.strategies.large import large_structures
 from xverify.strategies.probes import probes
+from xverify.strategies.repair import Repair, cell_of
 from xverify.strategies.structures import Structure
 from xverify.strategies.surrounded import surrounded_calls
 from xverify.strategies.walk import (
@@ -55,6 +56,9 @@ EXAMPLES = 200
 
 MOST_LEFT = 4
 """The number of readings, among those that the probes do not exclude, whose distance Hypothesis maximises."""
+
+KEPT_UNREPAIRED = 2
+"""The number of calls of a cell that are sent although the edition forbids them or leaves them open, and no repair helps."""
 
 SEEDS_EACH = 5
 """The number of calls for each structure that Hypothesis draws: drawing costs more than building."""
@@ -102,27 +106,44 @@ def numbered(calls: Iterator[list[Case]], first: int = 0) -> Iterator[list[Case]
             yield cases[begin : begin + BATCH]
 
 
+def accepted_cases(cases: Iterable[Case], repair: Repair) -> Iterator[Case]:
+    """Cases whose calls are allowed and within the limits: repaired where they are not.
+
+    Of calls that cannot be repaired, a few for each cell stay, as calls that an edition forbids or leaves open.
+    """
+    for case in cases:
+        call = repair(case.call)
+        if call is not None:
+            yield case if call is case.call else replace(case, call=call, legal=None)
+        elif repair.unrepaired[cell_of(case.call)] <= KEPT_UNREPAIRED and not repair.limits:
+            forbidden = repair.contract.judge(case.call).verdict == "forbidden"
+            yield replace(case, phase="invalid" if forbidden else "unspecified", legal=None, places=None)
+
+
 def _in_turn(contract: Contract, run_seed: int) -> Iterator[list[Case]]:
-    cells = lap_cases(lap(contract), BATCH - 1)  # leaves room for a large call
-    large = structure_cases(contract, large_structures(contract), "walk large", 1)
+    repair = Repair(contract)
+    cells = lap_cases(lap(contract, repair=repair), BATCH - 1)  # leaves room for a large call
+    large = structure_cases(contract, large_structures(contract), "walk large", 1, repair)
     # Forbidden and open calls come early, and a large call now and then, so that a short run contains them too.
     yield next(cells, [])
-    yield list(spoiled_cases(contract, run_seed))
+    yield list(spoiled_cases(contract, run_seed, repair=repair))
     for cases in cells:
         yield cases + next(large, [])
     yield from large
-    yield from structure_cases(contract, special_structures(contract), "walk special scale")
-    yield from structure_cases(contract, block_structures(contract), "walk blocks")
-    yield from structure_cases(contract, second_structures(contract), "walk second")
-    yield from structure_cases(contract, shape_structures(contract), "walk structure")
-    yield from structure_cases(contract, exponent_structures(contract), "walk exponents", 1)
-    yield from hypothesis_cases(contract, run_seed)
+    yield from structure_cases(contract, special_structures(contract), "walk special scale", BATCH, repair)
+    yield from structure_cases(contract, block_structures(contract), "walk blocks", BATCH, repair)
+    yield from structure_cases(contract, second_structures(contract), "walk second", BATCH, repair)
+    yield from structure_cases(contract, shape_structures(contract), "walk structure", BATCH, repair)
+    yield from structure_cases(contract, exponent_structures(contract), "walk exponents", 1, repair)
+    yield from hypothesis_cases(contract, run_seed, repair)
 
 
-def hypothesis_cases(contract: Contract, run_seed: int) -> Iterator[list[Case]]:
+def hypothesis_cases(contract: Contract, run_seed: int, repair: Repair | None = None) -> Iterator[list[Case]]:
     """Make rounds of Hypothesis, without end."""
+    repair = repair or Repair(contract)
     for number in count():
-        yield hypothesis_round(contract, derived_seed(run_seed, contract.id, number), f"hypothesis round {number}")
+        round_seed = derived_seed(run_seed, contract.id, number)
+        yield hypothesis_round(contract, round_seed, f"hypothesis round {number}", repair)
 
 
 def lap_cases(probes: Iterator[Probe], at_once: int = BATCH) -> Iterator[list[Case]]:
@@ -132,34 +153,42 @@ def lap_cases(probes: Iterator[Probe], at_once: int = BATCH) -> Iterator[list[Ca
 
 
 def structure_cases(
-    contract: Contract, walked: Iterator[Structure], name: str, at_once: int = BATCH
+    contract: Contract, walked: Iterator[Structure], name: str, at_once: int, repair: Repair
 ) -> Iterator[list[Case]]:
     """Make one call of each structure.
 
     Args:
         name: The prefix of the calls' origins.
         at_once: The number of cases that are made together.
+        repair: Makes calls that are accepted.
     """
-    number = 0
-    while chunk := list(islice(walked, at_once)):
-        yield [Case(build(contract, s, f"{name} {number + i}"), 0, "walk") for i, s in enumerate(chunk)]
-        number += len(chunk)
+    made = (Case(build(contract, s, f"{name} {number}"), 0, "walk") for number, s in enumerate(walked))
+    accepted = accepted_cases(made, repair)
+    while chunk := list(islice(accepted, at_once)):
+        yield chunk
 
 
 def spoiled_cases(
-    contract: Contract, run_seed: int, within: Contract | None = None, each: int = SPOILED_EACH
+    contract: Contract,
+    run_seed: int,
+    within: Contract | None = None,
+    each: int = SPOILED_EACH,
+    repair: Repair | None = None,
 ) -> Iterator[Case]:
     """Break each clause, and open each, in several ways, starting from small calls of the walk.
 
     Args:
         within: The edition with a narrower domain that those calls belong to.
         each: The largest number of ways for each clause.
+        repair: Makes the calls to start from. None: that of the edition.
     """
+    repair = repair or Repair(within or contract)
     rng = np.random.default_rng(derived_seed(run_seed, contract.id, "spoiled"))
     within = within or contract
     walked = [s for s in (*cell_structures(within), *shape_structures(within)) if math.prod(s.shape) < 2000]
     chosen = rng.permutation(len(walked))[:POOL].tolist()
-    pool = [build(contract, walked[index], f"walk pool {index}") for index in chosen]
+    made = (build(contract, walked[index], f"walk pool {index}") for index in chosen)
+    pool = [call for call in map(repair, made) if call is not None]
     for names, change, phase in (
         (breakable(contract), spoiled, "invalid"),
         (openable(contract), opened, "unspecified"),
@@ -196,7 +225,7 @@ def _way(call: Call) -> tuple[object, ...]:
     return (*sorted(shapes.items()), off, others)
 
 
-def hypothesis_round(contract: Contract, round_seed: int, origin: str) -> list[Case]:
+def hypothesis_round(contract: Contract, round_seed: int, origin: str, repair: Repair) -> list[Case]:
     """Make the calls of one round of Hypothesis. No call fails, because none is answered while it runs."""
     made: list[Case] = []
     kinds = (
@@ -218,16 +247,18 @@ def hypothesis_round(contract: Contract, round_seed: int, origin: str) -> list[C
         event(kind)
         where = f"{origin} example {len(made)}"
         if kind != "valid":
-            call = data.draw((invalid_calls if kind == "invalid" else unspecified_calls)(contract))
+            call = data.draw((invalid_calls if kind == "invalid" else unspecified_calls)(contract, repair=repair))
             made.append(Case(replace(call, origin=f"{where}, {call.origin}"), 0, kind))
             return
         structure = data.draw(structures(contract))
         for i in range(SEEDS_EACH):
-            call = build(contract, replace(structure, seed=structure.seed + i), where)
-            legal = legal_set(contract, call)
-            made.append(Case(call, 0, "hypothesis", legal))
+            allowed = repair(build(contract, replace(structure, seed=structure.seed + i), where))
+            if allowed is None:
+                return
+            legal = legal_set(contract, allowed)
+            made.append(Case(allowed, 0, "hypothesis", legal))
             if i == 0:
-                target(_distance(contract, call, legal), label="ULP between readings")
+                target(_distance(contract, allowed, legal), label="ULP between readings")
 
     collect()
     return made

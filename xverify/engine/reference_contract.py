@@ -14,6 +14,7 @@ from xverify.arithmetic.reading import Operands
 from xverify.contracts.model import ALLOWED, Cell, Clause, Contract, FixedResult, Judgement
 from xverify.core.call import Call, Outcome
 from xverify.core.dtypes import FLOATS
+from xverify.verify.verdicts import SAME_AS
 
 BEYOND = "beyond the text"
 """The variant of cells for calls that the text does not allow but the reference answers."""
@@ -30,7 +31,10 @@ def like(base: Contract, name: str, version: str, outcome_of: OutcomeOf) -> Cont
         name: The reference.
     """
     clause = Clause(
-        f"{base.id}/same-as-{name}", "", f"{name} {version}", f"what {name} {version} answers, bit for bit, and refuses"
+        f"{base.id}/{SAME_AS}{name}",
+        "",
+        f"{name} {version}",
+        f"what {name} {version} answers, bit for bit, and refuses",
     )
 
     def judge(call: Call) -> Judgement:

@@ -139,6 +139,7 @@ def replay_entries(
     ask: AskAny,
     files: Sequence[str] = (),
     target: str | None = None,
+    reference: Oracle | None = None,
     say: Say = unsaid,
 ) -> Iterator[Replayed]:
     """Run findings of a report again, on the terms of its gate if it is a gate's.
@@ -148,6 +149,7 @@ def replay_entries(
         path: The report's file; large calls lie in its folder.
         files: Files with editions of the user.
         target: The kernel that the user named.
+        reference: The implementation to match that the user named. Without it, the report's name counts.
         say: Called with a sentence when something takes long.
 
     Raises:
@@ -156,9 +158,12 @@ def replay_entries(
     own = [contract for file in files for contract in select.contracts_of_file(file)]
     gate = report.get("gate")
     if gate:
-        if gate["like"] is not None:
-            select.require_plain_name(gate["like"], "--like", str(path))
-        reference = None if gate["like"] is None else select.oracle_named(gate["like"], say)
+        if gate["like"] is not None and reference is None:
+            typed = gate.get("like_target") or gate["like"]
+            if select.is_target(typed):
+                raise UsageError(f"{gate['like']} is run only when it is named: add --like TARGET")
+            select.require_plain_name(typed, "--like", str(path))
+            reference = select.oracle_named(typed, say)
         terms = Terms(gate["denormals"], reference)
         own = [terms.contract(identity, own, ask) for identity in sorted({entry["contract"] for entry in entries})]
         if target is None and any(entry["subject"]["name"] == gate["kernel"] for entry in entries):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
@@ -22,8 +22,9 @@ from xverify.environments import naming, other_versions
 from xverify.environments.cache import EnvironmentFailedError
 from xverify.environments.installers import Say, unsaid
 from xverify.oracles import all_oracles, answers, installed_version, with_option
-from xverify.oracles.plugin import PATHS, TargetError, plugin
+from xverify.oracles.plugin import PATHS, TargetError, distinguished, plugin
 from xverify.oracles.protocol import Oracle
+from xverify.strategies.limits import CallLimits, parsed
 
 RUNS = Path("reports", "runs")
 """The folder of runs, below the current directory."""
@@ -184,6 +185,50 @@ def kernel_under_test(target: str, strict: bool = False) -> Oracle:
     if kernel.distribution == "xverify":
         kernel = replace(kernel, load="load_watched", paths=PATHS)
     return replace(kernel, strict=strict)
+
+
+def reference_named(name: str, kernel: Oracle, say: Say = unsaid) -> Oracle:
+    """The implementation whose answers replace the text: one by its name, or a user's kernel by its TARGET.
+
+    A kernel of a user is another build of the kernel under test. There NotImplementedError is a refusal like any other, so
+    that it makes a difference if only one build raises it.
+
+    Args:
+        kernel: The kernel under test.
+        say: Called with a sentence when something takes long.
+
+    Raises:
+        UsageError: The name is unknown, the implementation is not installed, or it is the kernel itself.
+        EnvironmentFailedError: It cannot be installed at that version, or run in that Python.
+    """
+    try:
+        if not is_target(name):
+            return distinguished(oracle_named(name, say), kernel)
+        return replace(distinguished(plugin(name), kernel), strict=True)
+    except TargetError as error:
+        raise UsageError(str(error)) from None
+
+
+def is_target(name: str) -> bool:
+    """True if a name is that of a user's kernel: a file or a module, a colon, and a function."""
+    return ":" in name and re.split("[:=@]", name, maxsplit=1)[0] not in all_oracles()
+
+
+def matched_by(reference: Oracle, held_to: Sequence[Contract]) -> tuple[tuple[Contract, ...], tuple[str, ...]]:
+    """Keep the editions that the implementation to match answers.
+
+    Returns:
+        Those editions, and a sentence for the others.
+
+    Raises:
+        UsageError: It answers none of them.
+    """
+    matched = tuple(contract for contract in held_to if answers(reference, contract.asked_as))
+    others = ", ".join(contract.id for contract in held_to if contract not in matched)
+    if not matched:
+        listed = ", ".join(reference.contracts) or "nothing"
+        raise UsageError(f"{reference.name} cannot be matched on {others}, because it takes calls of {listed} only")
+    return matched, (f"{others} left out: {reference.name} takes no calls of it",) if others else ()
 
 
 def taken_by(kernel: Oracle, held_to: Sequence[Contract]) -> tuple[tuple[Contract, ...], tuple[str, ...]]:
@@ -408,3 +453,18 @@ def require_operands(call: Call, contract: Contract) -> None:
         value = call.attributes.get(name, 0)
         if isinstance(value, bool) or not isinstance(value, int):
             raise UsageError(f"{name} is {value!r}; expected a whole number")
+
+
+def call_limits(
+    block_sizes: Iterable[object], axes: Iterable[object], ranks: Iterable[object], contiguous: bool
+) -> CallLimits:
+    """The limits that a user states for a kernel. Empty words restrict nothing.
+
+    Raises:
+        UsageError: A word is no number, or no range of ranks.
+    """
+    words = [[str(word).strip() for word in listed if str(word).strip()] for listed in (block_sizes, axes, ranks)]
+    try:
+        return parsed(words[0], words[1], words[2], contiguous)
+    except ValueError as error:
+        raise UsageError(str(error)) from None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
 from xverify import contracts
 from xverify.contracts.model import Contract
-from xverify.core.call import Outcome
+from xverify.core.call import Call, Outcome
 from xverify.engine.deaths import DEATHS, UNCONFIRMED, Confirming, shrink_death
 from xverify.engine.events import FindingShrunk, ShrinkStarted
 from xverify.engine.plan import derived_seed
@@ -18,7 +19,7 @@ from xverify.verify import changes
 from xverify.verify import shrink as shrinking
 from xverify.verify.causes import CauseKey, cause_key, grouped, order_in_cause
 from xverify.verify.editions import by_formula
-from xverify.verify.findings import Finding
+from xverify.verify.findings import Finding, Subject
 from xverify.verify.legal import legal_set
 
 _URGENCY = (
@@ -42,17 +43,28 @@ def shrink_findings(state: RunState) -> None:
         shrink_all(state, out_of_time)
 
 
-def shrink_all(state: RunState, out_of_time: Callable[[], bool]) -> None:
-    """Shrink every witness while there is time, then send it to the other implementations."""
+def shrink_all(state: RunState, out_of_time: Callable[[], bool], grace: float = 0.0) -> None:
+    """Shrink every witness while there is time, then send it to the other implementations.
+
+    Args:
+        state: the run.
+        out_of_time: tells if the search must end.
+        grace: seconds that the first findings get in any case, so that a reader of the first screen sees small calls.
+    """
     findings = in_turn(state.findings.sorted())
     state.emit(ShrinkStarted(len(findings)))
+    least = time.monotonic() + grace
+
+    def really_out_of_time() -> bool:
+        return out_of_time() and (time.monotonic() > least or state.interrupted.is_set())
+
     confirming = Confirming(state)
     try:
         for finding in findings:
             if state.interrupted.is_set():
                 state.complete = False
                 break
-            _shrink(state, finding, out_of_time, confirming)
+            _shrink(state, finding, really_out_of_time, confirming)
     finally:
         confirming.stop()
     for finding in findings:
@@ -111,7 +123,7 @@ def _shrink(state: RunState, finding: Finding, out_of_time: Callable[[], bool], 
         result = shrinking.shrink(
             finding,
             contract,
-            partial(state.pool.ask, finding.subject),
+            partial(_ask_within, state, contract, finding.subject),
             partial(state.pool.ask, reference) if reference is not None else None,
             seed,
             out_of_time,
@@ -126,6 +138,11 @@ def _shrink(state: RunState, finding: Finding, out_of_time: Callable[[], bool], 
     finding.shrunk = "minimal" if result.minimal else "not reached"
     _least_optimised(state, finding)
     state.emit(FindingShrunk(finding.id, result.evaluations, result.minimal))
+
+
+def _ask_within(state: RunState, contract: Contract, subject: Subject, call: Call) -> Outcome:
+    """The outcome of a call; "unasked" outside the limits that the user stated."""
+    return state.pool.ask(subject, call) if state.admits(contract, call) else Outcome("unasked")
 
 
 def _is_shrinkable(finding: Finding, contract: Contract) -> bool:

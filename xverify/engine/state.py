@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
 from xverify.arithmetic.reading import Reading
 from xverify.contracts.model import Cell, Contract
-from xverify.core.call import Outcome
+from xverify.core.call import Call, Outcome
 from xverify.engine.coverage import Coverage
 from xverify.engine.events import Consumer
+from xverify.engine.gate_plan import Scope
 from xverify.engine.options import Options
+from xverify.engine.reach import Reach
 from xverify.oracles import answers
+from xverify.strategies.repair import Repair
 from xverify.verify.changes import Changes
 from xverify.verify.findings import Discrepancy, Finding, Findings, Key, Subject
 from xverify.verify.tally import Tally
@@ -120,6 +123,12 @@ class RunState:
     clause_answers: Counter[tuple[str, str]] = field(default_factory=Counter)
     """The number of calls that put a clause to the test and whose outcome follows it, by clause and implementation."""
 
+    reach: dict[str, Reach] = field(default_factory=lambda: defaultdict(Reach))
+    """The calls of a gate by cell and by property, for each edition. A sweep does not count them."""
+
+    scopes: dict[str, Scope] = field(default_factory=dict)
+    """The calls that a gate asks, by edition. A sweep has none: it asks all."""
+
     spared_calls: Counter[str] = field(default_factory=Counter)
     """The number of calls that were not sent because similar ones had ended the process, by implementation and path."""
 
@@ -168,6 +177,14 @@ class RunState:
     def contract_of(self, finding: Finding) -> Contract:
         """The contract that a finding is about."""
         return self.contract(finding.key.contract)
+
+    def repair(self, contract: Contract) -> Repair:
+        """The repair of the calls that the run asks of an edition."""
+        return self.scopes[contract.id].repair(contract) if contract.id in self.scopes else Repair(contract)
+
+    def admits(self, contract: Contract, call: Call) -> bool:
+        """True if the run may ask a call: it is within the limits that the user stated."""
+        return contract.id not in self.scopes or self.scopes[contract.id].admits(contract, call)
 
     def readings_of(self, contract: Contract) -> tuple[Reading, ...]:
         """The readings that the edition admits for some cell of the run, first readings first."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from xverify.contracts.model import Cell
+from xverify.core.call import Call
 from xverify.engine.state import RunState
 from xverify.strategies import simplest
 from xverify.verify.findings import Subject
@@ -36,9 +37,16 @@ def learn_support(state: RunState, pairs: Sequence[tuple[Subject, Judged]]) -> N
 def simplest_refused(state: RunState, pairs: Iterable[tuple[Subject, Cell]]) -> dict[tuple[Subject, Cell], bool]:
     """For each implementation and cell, True if the simplest allowed call of the cell gives no tensor."""
     unique = list(dict.fromkeys(pairs))
-    calls = [(subject, simplest(state.contract(cell.contract), cell)) for subject, cell in unique]
+    calls = [(subject, _simplest(state, cell)) for subject, cell in unique]
     outcomes = state.pool.ask_each(calls, state.interrupted)
     return {pair: outcome.kind != "tensor" for pair, outcome in zip(unique, outcomes, strict=True)}
+
+
+def _simplest(state: RunState, cell: Cell) -> Call:
+    """The simplest call of a cell, within the limits of the run if some call is."""
+    contract = state.contract(cell.contract)
+    call = simplest(contract, cell)
+    return state.repair(contract)(call) or call
 
 
 def _answered(state: RunState, pair: tuple[Subject, Cell]) -> bool:

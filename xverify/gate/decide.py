@@ -50,6 +50,7 @@ def decided(result: dict[str, Any], run: RunState, options: GateOptions, memory:
         "target": options.target or options.kernel.name,
         "version": options.kernel.version,
         "like": None if options.like is None else options.like.name,
+        "like_target": None if options.like is None else options.like_target or options.like.name,
         "contract_files": list(options.contract_files),
         "strict": options.kernel.strict,
         "denormals": options.denormals,

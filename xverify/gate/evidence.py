@@ -151,17 +151,18 @@ def ask_for_evidence(run: RunState, kernel: str, domains: Mapping[str, Domain], 
         if limit() or not any(lacking.values()):
             return
         streams = {
-            name: numbered(_batches(run.contract(name), cells, rank), EVIDENCE + (rank << 20))
+            name: numbered(_batches(run, run.contract(name), cells, rank), EVIDENCE + (rank << 20))
             for name, cells in lacking.items()
             if cells
         }
         ask(run, streams, limit, patience=PATIENCE)
 
 
-def _batches(contract: Contract, cells: Sequence[Cell], rank: int) -> Iterator[list[Case]]:
+def _batches(run: RunState, contract: Contract, cells: Sequence[Cell], rank: int) -> Iterator[list[Case]]:
     batch: list[Case] = []
+    repair = run.repair(contract)
     for cell in cells:
-        call = next(ordinary_calls(contract, cell, rank), None)
+        call = next(ordinary_calls(contract, cell, rank, repair), None)
         batch += [] if call is None else [Case(call, 0, "evidence")]
         if len(batch) == CHUNK:
             yield batch

@@ -6,7 +6,7 @@ call stays the same when strategies change, and it is as small as the gate made 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -14,14 +14,14 @@ from functools import partial
 from hypothesis import Phase, find, settings
 from hypothesis import strategies as st
 from hypothesis.errors import HypothesisException
-from hypothesis.strategies import DrawFn
+from hypothesis.strategies import DrawFn, SearchStrategy
 
 from xverify.contracts.model import Contract, Domain
 from xverify.core.call import Call
 from xverify.core.line import call_from_line
 from xverify.core.verdict import Verdict
 from xverify.engine.asking import Limit, ask
-from xverify.engine.gate_plan import DRAWN
+from xverify.engine.gate_plan import DRAWN, Scope
 from xverify.engine.plan import numbered
 from xverify.engine.state import RunState
 from xverify.strategies.calls import calls, invalid_calls, unspecified_calls
@@ -98,6 +98,8 @@ class Examples:
         fails = False
         for contract in run.options.contracts:
             for index, (kept, call) in enumerate(self._remembered(contract.id)):
+                if not run.admits(contract, call):
+                    continue
                 before = len(run.findings)
                 ask_fully(run, contract, call, index)
                 if len(run.findings) > before or _Falsifies(run, contract, self.kernel, self.allow_mixed)(call):
@@ -113,9 +115,11 @@ class Examples:
             if run.fault_seen or limit() or Phase.generate not in self.profile.phases:
                 return
             falsifies = _Falsifies(run, contract, self.kernel, self.allow_mixed, limit)
-            narrow = replace(texts[contract.id], domain=self.within.get(contract.id, contract.domain))
+            narrow = replace(texts[contract.id], domain=run.scopes[contract.id].domain)
             with suppress(HypothesisException):  # no call fails, or none can be drawn
-                self.falsified.append(find(_drawn(narrow), falsifies, settings=self._settings()))
+                self.falsified.append(
+                    find(_drawn(narrow, run.scopes[contract.id]), falsifies, settings=self._settings())
+                )
                 ask_fully(run, contract, self.falsified[-1], len(self.falsified))
             cases = iter([[Case(call, 0, "hypothesis") for call in falsifies.undecided]])
             ask(run, {contract.id: numbered(cases, DRAWN + AT_THE_END)}, limit, patience=PATIENCE)
@@ -194,9 +198,17 @@ class _Falsifies:
         return verdicts.mixed(judged, subject.name, outcome, None, every) is not None
 
 
-@st.composite
-def _drawn(draw: DrawFn, contract: Contract) -> Call:
-    kinds = [calls] * VALID
-    kinds += [invalid_calls] * (INVALID if breakable(contract) else 0)
-    kinds += [unspecified_calls] * (UNSPECIFIED if openable(contract) else 0)
-    return draw(draw(st.sampled_from(kinds))(contract))
+def _drawn(contract: Contract, scope: Scope) -> SearchStrategy[Call]:
+    """Calls of a scope: valid ones, and those that an edition forbids or leaves open unless only values are asked."""
+    repair = scope.repair(contract)
+    kinds: list[Callable[..., SearchStrategy[Call]]] = [calls] * VALID
+    if not scope.values_only:
+        kinds += [invalid_calls] * (INVALID if breakable(contract) else 0)
+        kinds += [unspecified_calls] * (UNSPECIFIED if openable(contract) else 0)
+
+    @st.composite
+    def drawn(draw: DrawFn) -> Call:
+        call: Call = draw(draw(st.sampled_from(kinds))(contract, repair=repair))
+        return call
+
+    return drawn().filter(partial(scope.admits, contract))

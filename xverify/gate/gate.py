@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from typing import Any
 
-from xverify.contracts.model import Domain
+from xverify.contracts.model import Contract, Domain
 from xverify.core.call import Call, Outcome
 from xverify.engine import equivalences
 from xverify.engine.asking import Limit, ask, interruptible, start
 from xverify.engine.conclude import conclude
 from xverify.engine.events import Consumer, SweepFinished
-from xverify.engine.gate_plan import drawn_batches, walk_batches, witness_batches
+from xverify.engine.gate_plan import Scope, drawn_batches, walk_batches, witness_batches
 from xverify.engine.options import Options
 from xverify.engine.reference_contract import like
 from xverify.engine.rules import Rules
@@ -26,6 +27,8 @@ from xverify.engine.sweep import handling_interrupts
 from xverify.gate import ledger_lookup
 from xverify.gate.decide import decided
 from xverify.gate.evidence import ask_for_evidence
+from xverify.gate.largest import ask_for_largest
+from xverify.gate.learning import FIRST_BATCHES, answers_little, in_report, learn
 from xverify.gate.options import GateOptions
 from xverify.gate.signature import with_signature
 from xverify.oracles.protocol import Oracle
@@ -46,8 +49,14 @@ PATIENCE = 2.0
 SHRINK_SECONDS = 6.0
 """Longest shrinking, in seconds, of a run that stops at the first fault."""
 
+LEAST_SHRINKING = 3.0
+"""Seconds that shrinking gets if the budget is spent already."""
+
 MOST_ANSWERS = 4096
 """Number of remembered answers of the implementation to match: more than are in progress at once."""
+
+WALKS_WITHIN = 2
+"""The most walks within limits that the gate learns one after the other."""
 
 KEPT_SECONDS = 1.0
 """Seconds of the budget reserved for writing the report."""
@@ -80,11 +89,12 @@ def gate(options: GateOptions, emit: Consumer) -> dict[str, Any]:
                 conclude(run)
             if run.complete and options.shrink:
                 with run.timer.on("shrinking"):
-                    shrink_all(run, partial(_out_of_shrinking, options, run, time.monotonic()))
+                    shrink_all(run, partial(_out_of_shrinking, options, run, time.monotonic()), LEAST_SHRINKING)
             result = report(run)
     finally:
         run.pool.stop()
     decided(result, run, options, memory, walked)
+    result["gate"] |= in_report(run, {text.id: text for text in options.contracts}, _domains(options))
     write_json(options.directory / "report.json", result)
     emit(SweepFinished(options.directory / "report.json"))
     return result
@@ -95,7 +105,8 @@ def _run(options: GateOptions, memory: ledger_lookup.Memory, emit: Consumer) -> 
         replace(text, domain=options.within.get(text.id, text.domain), denormals=options.denormals)
         for text in options.contracts
     )
-    kernel = with_signature(options.kernel, texts)
+    kernel = options.kernel if options.threads else without_threads(options.kernel)
+    kernel = with_signature(kernel, texts) if options.check_signature else kernel
     oracles: tuple[Oracle, ...] = (kernel,)
     contracts = texts
     if options.like is not None:
@@ -122,9 +133,16 @@ def _run(options: GateOptions, memory: ledger_lookup.Memory, emit: Consumer) -> 
         emit,
     )  # fmt: skip
     if options.like is not None:
-        answers.ask = partial(run.pool.ask, run.pool.subjects[options.like.name][0])
-        answers.busy = lambda: bool(run.pool.under_way)
+        name = options.like.name
+        answers.ask = partial(run.pool.ask, run.pool.subjects[name][0])
+        # One that cannot be loaded answers nothing, and the gate ends.
+        answers.busy = lambda: bool(run.pool.under_way) or name in run.pool.failures
     return run
+
+
+def without_threads(kernel: Oracle) -> Oracle:
+    """The kernel without the path on which several threads make a call at once."""
+    return replace(kernel, paths=tuple(path for path in kernel.paths if path.options != "threads"))
 
 
 class _Answers:
@@ -169,28 +187,30 @@ def _ask(run: RunState, options: GateOptions) -> bool:
         return not needed.isdisjoint(run.pool.failures) or run.out_of(EXPLORE_FAULTY if run.fault_seen else EXPLORE)
 
     texts = {text.id: text for text in options.contracts}
-    domains = {name: options.within.get(name, text.domain) for name, text in texts.items()}
+    run.scopes = {name: _stated(options, domain) for name, domain in _domains(options).items()}
     with interruptible(run):
         if options.first(run):
             return False
         witnesses = ledger_lookup.witnesses(options.ledger, options.kernel.name, options.contracts)
-        ask(run, {name: witness_batches(calls) for name, calls in witnesses.items()}, limit, patience=PATIENCE)
-        walk = {name: walk_batches(text, domains[name], options.seed) for name, text in texts.items()}
-        walked = ask(run, walk, limit, patience=PATIENCE)
+        kept = {name: [call for call in calls if run.admits(texts[name], call)] for name, calls in witnesses.items()}
+        ask(run, {name: witness_batches(calls) for name, calls in kept.items()}, limit, patience=PATIENCE)
+        walk = {name: walk_batches(text, run.scopes[name], options.seed) for name, text in texts.items()}
+        first = {name: islice(batches, FIRST_BATCHES) for name, batches in walk.items()}
+        walked = ask(run, first, limit, patience=PATIENCE)
+        # A kernel that answers nearly nothing is asked what it takes before the rest of the walk.
+        narrow = answers_little(run) and _walk_within(run, options, texts, limit)
+        walked &= ask(run, walk, limit, patience=PATIENCE)
         # If the kernel supports little, the walk tested little: the second walk has only supported calls.
-        supported = {name: _supported(run, options, domains[name], name) for name in texts}
-        again = {
-            name: walk_batches(text, supported[name], options.seed, 1)
-            for name, text in texts.items()
-            if supported[name] != domains[name]
-        }
-        ask(run, again, limit, patience=PATIENCE)
+        narrow = narrow or _walk_within(run, options, texts, limit)
         if walked:
-            ask_for_evidence(run, options.kernel.name, domains, limit)
+            ask_for_evidence(run, options.kernel.name, _domains(options), limit)
         if options.kernel.name not in run.tally.answering:
             return walked  # a kernel that answers nothing needs no further calls
+        if walked:
+            largest = options.contracts[-1]
+            ask_for_largest(run, options, largest, run.scopes[largest.id], limit)
         if options.draw is None:
-            drawn = {name: drawn_batches(text, supported[name], options.seed) for name, text in texts.items()}
+            drawn = {name: drawn_batches(text, run.scopes[name], options.seed) for name, text in texts.items()}
             ask(run, drawn, lambda: limit() or run.out_of(EXPLORE - SEVERAL_WAYS), patience=PATIENCE)
         elif walked:
             options.draw(run, limit)
@@ -199,30 +219,34 @@ def _ask(run: RunState, options: GateOptions) -> bool:
     return walked
 
 
-def _supported(run: RunState, options: GateOptions, domain: Domain, contract: str) -> Domain:
-    """The domain without the types and granularities that the kernel does not implement.
+def _domains(options: GateOptions) -> dict[str, Domain]:
+    """The domain of each edition, as the user narrowed it."""
+    return {text.id: options.within.get(text.id, text.domain) for text in options.contracts}
 
-    The kernel answered no call with them, and reported at least one of those calls as not implemented.
+
+def _stated(options: GateOptions, domain: Domain) -> Scope:
+    return Scope(domain, options.call_limits, options.call_limits, options.values_only)
+
+
+def _walk_within(run: RunState, options: GateOptions, texts: Mapping[str, Contract], limit: Limit) -> bool:
+    """Learn which calls the kernel takes, and ask the walk within them, until nothing new is learnt.
+
+    Returns:
+        True if the kernel takes fewer calls than the edition has.
     """
-    cells = [
-        (cell, tally)
-        for (subject, cell), tally in run.tally.cells.items()
-        if subject.name == options.kernel.name and cell.contract == contract and not tally.open
-    ]
-    if not any(tally.answered for _, tally in cells):
-        return domain
-
-    def kept(field: str, admitted: tuple[Any, ...]) -> tuple[Any, ...]:
-        answered = {getattr(cell, field) for cell, tally in cells if tally.answered or not tally.unsupported}
-        return tuple(value for value in admitted if value in answered)
-
-    return replace(
-        domain,
-        x_dtypes=kept("x_dtype", domain.x_dtypes),
-        scale_dtypes=kept("scale_dtype", domain.scale_dtypes),
-        output_dtypes=kept("out_dtype", domain.output_dtypes),
-        granularities=kept("granularity", domain.granularities),
-    )
+    is_narrower = False
+    for turn in range(1, 1 + WALKS_WITHIN):
+        before = dict(run.scopes)
+        stated = {name: _stated(options, domain) for name, domain in _domains(options).items()}
+        learn(run, texts, stated, options.seed, limit)
+        run.scopes = stated
+        changed = [name for name in texts if run.scopes[name] != before[name]]
+        if not changed or limit():
+            break
+        is_narrower = True
+        again = {name: walk_batches(texts[name], run.scopes[name], options.seed, turn) for name in changed}
+        ask(run, again, limit, patience=PATIENCE)
+    return is_narrower
 
 
 def _out_of_shrinking(options: GateOptions, run: RunState, began: float) -> bool:

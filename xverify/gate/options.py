@@ -12,6 +12,7 @@ from xverify.engine.asking import Limit
 from xverify.engine.state import RunState
 from xverify.gate.ledger import Ledger
 from xverify.oracles.protocol import Oracle
+from xverify.strategies.limits import CallLimits
 from xverify.workers.pool import MakeWorker
 from xverify.workers.process import Limits
 from xverify.workers.worker import Worker
@@ -41,8 +42,20 @@ class GateOptions:
     like: Oracle | None = None
     """An implementation to match instead of the text, on the calls of the contracts."""
 
+    like_target: str = ""
+    """That implementation as the user named it."""
+
     within: Mapping[str, Domain] = field(default_factory=dict)
     """Narrower domains, by contract."""
+
+    call_limits: CallLimits = field(default_factory=CallLimits)
+    """Limits of the kernel that the user states. No other call is asked."""
+
+    values_only: bool = False
+    """Ask only calls that the edition allows."""
+
+    threads: bool = True
+    """Make some calls from several threads at once."""
 
     ledger: Ledger = field(default_factory=Ledger)
     ledger_path: str = ""
@@ -55,6 +68,9 @@ class GateOptions:
     denormals: Denormals = "keep"
     allow_mixed: bool = False
     fail_fast: bool = False
+
+    check_signature: bool = True
+    """Check that a Python kernel takes the arguments of every call of its editions, before the first call."""
 
     shrink: bool = True
     """Search the smallest call that shows each finding."""

@@ -118,6 +118,8 @@ def _rest(report: Json) -> Iterable[str]:
     if gate["stale"]:
         names = ", ".join(gate["stale"])
         yield f"stale: {names} did not come up any more"
+    if gate.get("scope"):
+        yield f"takes: {gate['scope']}"
     yield from decision.lacking(report)
     if covered := decision.covered(report):
         yield covered

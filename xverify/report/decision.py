@@ -182,6 +182,9 @@ def not_tested(report: Json) -> str:
 
 def untested_step(report: Json) -> str:
     """Return the next step for what no call contained."""
+    names = report["coverage"]["trust"]["not_met"]
+    if all("(--" in name for name in names):
+        return "each needs the option that it names"
     if not report["gate"]["walked"] or "hypothesis" in report["run"]["phases"]:
         return "raise --budget to test more"
     return "run the gate without --walk-only to test more"
@@ -351,6 +354,8 @@ def replay_line(report: Json, finding: Json, run: str = "", most: int = MOST_ARG
         words += [line, *_to_what(gate), *threads, "--was", _was(finding)]
     else:
         words += [finding["id"], "--run", run or report["run"]["id"], "--kernel", gate["target"], *_files(gate)]
+        # A name stands in the report, but a user's file runs only when the user names it.
+        words += ["--like", _reference(gate)] if ":" in _reference(gate) else []
     return shlex.join(words)
 
 
@@ -358,10 +363,15 @@ def _to_what(gate: Json) -> list[str]:
     """Return the options that say how the gate judged. The form with the id finds them in the report."""
     words = ["--kernel", gate["target"], *_files(gate)]
     if gate["like"]:
-        words += ["--like", gate["like"]]
+        words += ["--like", _reference(gate)]
     if gate["denormals"] != "keep":
         words += ["--denormals", gate["denormals"]]
     return words
+
+
+def _reference(gate: Json) -> str:
+    """Return the implementation to match as the user named it; "" if there is none."""
+    return str(gate.get("like_target") or gate["like"] or "")
 
 
 def _files(gate: Json) -> list[str]:

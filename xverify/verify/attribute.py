@@ -237,7 +237,7 @@ def spread_out(wrong: NDArray[np.bool_]) -> NDArray[np.int64]:
 
 
 def misreadings(contract: Contract, results: Sequence[CheckedResult], wrong_only: bool = False) -> tuple[Misread, ...]:
-    """Search the indexing mistakes that, with an admitted reading, give all values of these results.
+    """Search the indexing mistakes that, with an admitted reading or one in float32, give all values of these results.
 
     With ``wrong_only``, they need to give the wrong values only.
     """
@@ -246,6 +246,8 @@ def misreadings(contract: Contract, results: Sequence[CheckedResult], wrong_only
     most_wrong = max(results, key=lambda result: int(result.wrong.sum()))
     operands = contract.operands(most_wrong.call)
     admitted = contract.readings(most_wrong.call)
+    # Many kernels compute in float32 and cast the result, whatever its type.
+    likely = dict.fromkeys((*admitted, *lattice.start(admitted)[:2]))
 
     def first_of(
         mistakes: Iterable[tuple[Misindexing, Operands | None]], calls: Sequence[CheckedResult]
@@ -256,7 +258,7 @@ def misreadings(contract: Contract, results: Sequence[CheckedResult], wrong_only
             if misread is None:
                 continue
             # The stages that a reading may omit depend on the types of the misread operands.
-            for reading in dict.fromkeys(reading.simplified(misread) for reading in admitted):
+            for reading in dict.fromkeys(reading.simplified(misread) for reading in likely):
                 recipe = Misread(mistake, reading)
                 if all(gives(contract, s.call, s.got, recipe, w) for s, w in zip(calls, wheres, strict=True)):
                     yield recipe
@@ -272,6 +274,11 @@ def misreadings(contract: Contract, results: Sequence[CheckedResult], wrong_only
 def mistake_of(name: str) -> str:
     """The name of the indexing mistake in a recipe's name; the whole name of a recipe without one."""
     return name.rpartition(_MISTAKE)[0] or name
+
+
+def is_misreading(name: str) -> bool:
+    """True for the name of a recipe with an indexing mistake."""
+    return _MISTAKE in name
 
 
 def named(contract: Contract, name: str) -> Recipe:

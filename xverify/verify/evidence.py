@@ -219,6 +219,8 @@ class Explained:
     """The recipe that gives the wrong values; None if none is known."""
     elsewhere: Reading | None = None
     """The reading that gives the right values, if the recipe does not."""
+    misreadings: tuple[Misread, ...] = ()
+    """All indexing mistakes that give the values, if the recipe is the first of them."""
 
 
 def explained(evidence: Evidence) -> Explained:
@@ -233,7 +235,7 @@ def explained(evidence: Evidence) -> Explained:
     contract = judged.contract
     whole = attribute.misreadings(contract, kept) if sum(seen.got.size for seen in kept) >= FEW_SEEN else ()
     if whole:
-        return Explained(whole[0])
+        return Explained(whole[0], misreadings=whole)
     amiss = [CheckedResult(seen.call, seen.got, seen.wrong) for _, seen in evidence.wrong]
     if all(attribute.gives(contract, seen.call, seen.got, Zeros(), seen.wrong) for seen in amiss):
         return Explained(Zeros(), next((r for r in contract.readings(first.call) if _right_by(evidence, r)), None))

@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from xverify.core.call import BITS, LAYOUTS, LEAST_RANK, Tensor, constant_axes
+from xverify.core.call import BITS, LAYOUTS, Tensor
 from xverify.core.dtypes import INTEGERS, MIN_EXPONENT, integer_range, is_float
 from xverify.verify.view import View
 
@@ -179,10 +179,8 @@ def _extent(view: View) -> int | None:
 
 
 def _contiguous(x: Tensor) -> bool:
-    """True if a tensor's elements lie in memory in the order of layout C."""
-    if x.layout == "broadcast":
-        return not any(constant_axes(x.codes))
-    return len(x.shape) < LEAST_RANK.get(x.layout, 7)
+    """True if a tensor's elements lie in memory in the order of layout C, without gaps."""
+    return bool(x.laid_out().flags.c_contiguous)
 
 
 # The order is the order of preference, from what can cause a difference by itself to what comes with it by accident.

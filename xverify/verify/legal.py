@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from xverify.arithmetic.linear_operands import on_grid
 from xverify.arithmetic.reading import Codes, Operands, Reading
+from xverify.arithmetic.readings import Stepwise
 from xverify.contracts.model import Contract, FixedResult
 from xverify.core.bits import canonical, subnormals_work
 from xverify.core.call import BITS, Call
-from xverify.core.dtypes import floats
+from xverify.core.dtypes import MANTISSA_BITS, floats
 from xverify.core.errors import BrokenEnvironmentError
 from xverify.core.rounding import cast, is_subnormal
 from xverify.verify.large import by_code, in_blocks
@@ -36,7 +37,10 @@ class Legal:
     index: tuple[int, ...]
     """For each reading, the index of its result in ``distinct``."""
     subnormal: NDArray[np.bool_]
-    """The mask of values for which some reading gives a subnormal number. No text covers them."""
+    """The mask of values for which some reading gives a subnormal number, perhaps before its last rounding.
+
+    No text covers them.
+    """
     may_flush: bool = True
     """True if zero is not wrong where ``subnormal`` holds."""
     flushed_inputs: tuple[NDArray[Any], ...] = ()
@@ -123,8 +127,30 @@ def _evaluated(
     proven = list(dict.fromkeys(simple))
     results = [in_blocks(reading, operands) for reading in proven]
     codes = [np.ascontiguousarray(values).reshape(operands.shape) for values, _ in results]
+    subnormal = [mask.reshape(operands.shape) for _, mask in results]
+    for reading, values in zip(proven, codes, strict=True):
+        if (rounded_up := _rounded_up(reading, operands, values)) is not None:
+            subnormal = [mask | rounded_up for mask in subnormal]
     kept, index = _merged(codes, [proven.index(reading) for reading in simple])
-    return [(codes[position], results[position][1].reshape(operands.shape)) for position in kept], index
+    return [(codes[position], subnormal[position]) for position in kept], index
+
+
+def _rounded_up(reading: Reading, operands: Operands, codes: Codes) -> NDArray[np.bool_] | None:
+    """The mask of results that the last rounding moves from the subnormal numbers to the smallest normal one.
+
+    IEEE 754 lets a processor detect underflow before or after that rounding, so it may flush them.
+
+    Source: IEEE 754-2019, 7.5.
+    """
+    if not isinstance(reading, Stepwise) or reading.final != "nearest" or not codes.size:
+        return None
+    dtype = operands.output_dtype
+    positive, sign = 1 << MANTISSA_BITS[dtype], 1 << (BITS[dtype] - 1)
+    least = (codes == positive) | (codes == (sign | positive))
+    if not least.any():
+        return None
+    truncated, _ = in_blocks(replace(reading, final="truncated"), operands)
+    return np.asarray(least & is_subnormal(truncated.reshape(operands.shape), dtype))
 
 
 def _merged(results: Sequence[Codes], index: Sequence[int]) -> tuple[list[int], list[int]]:

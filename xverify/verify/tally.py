@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
+from xverify.arithmetic.reading import Reading
 from xverify.contracts.model import Cell
 from xverify.core.bits import canonical
 from xverify.core.call import Outcome
@@ -208,18 +209,17 @@ class Tally:
             for (subject, cell), tally in self._ordered()
             if tally.worst is not None and self.judged_by[subject, cell.contract]
         ]
-        groups = []
-        for subject, cell, tally in violating:
-            assert tally.worst is not None
-            judged = tally.worst[0]
-            operands = judged.contract.operands(judged.call)
-            groups.append(((subject.name, cell.contract), operands, tally.evidence.others or ()))
-        for (subject, cell, tally), reading in zip(violating, common(groups), strict=True):
+        shared = self._shared_recipes()
+        every = [
+            Explained(reading) if (reading := shared[subject, cell]) is not None else explained(tally.evidence)
+            for subject, cell, tally in violating
+        ]
+        names = [subject.name for subject, _, _ in violating]
+        for (subject, cell, tally), by in zip(violating, _commonest_mistakes(names, every), strict=True):
             assert tally.worst is not None
             judged, outcome = tally.worst
             comparison = verdicts.compared(judged, outcome)
             assert comparison is not None
-            by = Explained(reading) if reading is not None else explained(tally.evidence)
             tally.explained = by
             discrepancy = verdicts.violates(judged, subject.name, outcome, comparison, by.recipe, by.elsewhere)
             if discrepancy is None:
@@ -229,12 +229,26 @@ class Tally:
             if discrepancy is not None:
                 yield subject, cell, tally, discrepancy, judged, outcome
 
+    def _shared_recipes(self) -> dict[tuple[Subject, Cell], Reading | None]:
+        """The recipe of each cell with wrong or mixed values, chosen so that few explain many cells; None if none is known.
+
+        Both kinds of cells count together: one mistake leaves the legal set in some, and mixes its readings in others.
+        """
+        groups = {}
+        for (subject, cell), tally in self._ordered():
+            shown = tally.worst or tally.mixture
+            if shown is not None and self.judged_by[subject, cell.contract]:
+                operands = shown[0].contract.operands(shown[0].call)
+                groups[subject, cell] = ((subject.name, cell.contract), operands, tally.evidence.others or ())
+        return dict(zip(groups, common(list(groups.values())), strict=True))
+
     def mixtures(self) -> Iterator[tuple[Subject, Cell, Discrepancy, Judged, Outcome]]:
         """Yield the cells whose values are all legal but follow no single reading."""
+        shared = self._shared_recipes()
         for (subject, cell), tally in self._ordered():
             if tally.mixture is not None and not tally.wrong and self.judged_by[subject, cell.contract]:
                 judged, outcome, discrepancy = tally.mixture
-                recipe = tally.evidence.others[0] if tally.evidence.others else None
+                recipe = shared[subject, cell]
                 whole = verdicts.mixed(judged, subject.name, outcome, None, discrepancy.readings, recipe)
                 yield subject, cell, whole or discrepancy, judged, outcome
 
@@ -319,6 +333,27 @@ class Tally:
         if tally.mixture is not None:
             return "mixed"
         return "ambiguous" if tally.ambiguous or tally.flushed else "agrees"
+
+
+def _commonest_mistakes(names: Sequence[str], every: Sequence[Explained]) -> list[Explained]:
+    """Choose the indexing mistake that explains most cells of an implementation, where several explain a cell.
+
+    Args:
+        names: the implementation of each cell.
+        every: the explanation of each cell.
+    """
+    cells = Counter(
+        (name, mistake)
+        for name, by in zip(names, every, strict=True)
+        for mistake in {recipe.mistake.name for recipe in by.misreadings}
+    )
+
+    def chosen(name: str, by: Explained) -> Explained:
+        if not by.misreadings:
+            return by
+        return replace(by, recipe=max(by.misreadings, key=lambda recipe: cells[name, recipe.mistake.name]))
+
+    return [chosen(name, by) for name, by in zip(names, every, strict=True)]
 
 
 def _smaller(a: Judged, b: Judged) -> bool:

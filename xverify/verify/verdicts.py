@@ -86,6 +86,9 @@ def judge(contract: Contract, call: Call, number: int = 0, legal: Legal | None =
     return Judged(contract, call, judgement, cell, legal or legal_set(contract, call), number)
 
 
+SAME_AS = "same-as-"
+"""The beginning of the name of the clause that stands for an implementation to match."""
+
 NO_MEMORY = "out of memory"
 """The beginning of a crash's message if memory ran out."""
 
@@ -166,7 +169,9 @@ def accepted(judged: Judged, subject: str, outcome: Outcome) -> Discrepancy | No
         return None
     clause = judged.judgement.clauses[0]
     name = clause_text(judged, clause)
-    summary = f"{subject} computes a call that the clause {name!r} forbids"
+    matched = name.removeprefix(SAME_AS) if judged.contract.fixed_result is not None else ""
+    by = f"{matched} refuses" if matched else f"the clause {name!r} forbids"
+    summary = f"{subject} computes a call that {by}"
     return Discrepancy(
         Key(subject, judged.contract.id, Verdict.WRONGLY_ACCEPTED, clause, name), summary, values=judged.call.values
     )
@@ -177,6 +182,8 @@ def rejected(judged: Judged, subject: str, outcome: Outcome) -> Discrepancy | No
     if judged.judgement.verdict != "allowed" or outcome.kind != "rejected" or judged.cell is None:
         return None
     cell, contract = judged.cell, judged.contract
+    if contract.fixed_result is not None:
+        return _refuses_alone(judged, subject, outcome)
     has_float_zero_point = bool(cell.zero_point_dtype) and cell.x_dtype.startswith("float")
     clause = f"{contract.id}/{'float-zero-point' if has_float_zero_point else 'granularity'}"
     clause = clause if clause in contract.clauses else _formula(judged)
@@ -189,6 +196,15 @@ def rejected(judged: Judged, subject: str, outcome: Outcome) -> Discrepancy | No
     return Discrepancy(
         Key(subject, contract.id, Verdict.WRONGLY_REJECTED, clause, detail), summary, values=judged.call.values
     )
+
+
+def _refuses_alone(judged: Judged, subject: str, outcome: Outcome) -> Discrepancy:
+    """The discrepancy of a refused call that the implementation to match answers."""
+    clause = _formula(judged)
+    matched = clause_text(judged, clause).removeprefix(SAME_AS)
+    summary = f"{subject} refuses a call that {matched} answers ({outcome.error})"
+    key = Key(subject, judged.contract.id, Verdict.WRONGLY_REJECTED, clause, outcome.error)
+    return Discrepancy(key, summary, values=judged.call.values)
 
 
 def unreadable(judged: Judged, subject: str, outcome: Outcome) -> Discrepancy | None:
@@ -234,11 +250,13 @@ def compared(judged: Judged, outcome: Outcome) -> Comparison | None:
 
 
 def flushed(judged: Judged, subject: str, comparison: Comparison) -> Discrepancy | None:
-    """The discrepancy of subnormal results that came out as zeros, if nothing else is wrong."""
+    """The discrepancy of results that are legal if subnormal numbers may be zero, if nothing else is wrong."""
     if not comparison.flushed_values or comparison.wrong_values:
         return None
     count = comparison.flushed_values
-    by = Attribution("flush-subnormals", "flushes subnormal results to zero", count, count)
+    by_results = judged.legal is None or not (comparison.flushed & ~judged.legal.subnormal).any()
+    words = "flushes subnormal results to zero" if by_results else "takes subnormal inputs for zero"
+    by = Attribution("flush-subnormals", words, count, count)
     key = Key(subject, judged.contract.id, Verdict.AMBIGUITY, f"{judged.contract.id}/subnormal", by.reading)
     return Discrepancy(key, f"{subject} {by.words}, which no sentence of the text mentions", by, count)
 

@@ -7,6 +7,7 @@ import re
 import signal
 from pathlib import Path
 
+from xverify.oracles.memory_faults import MARK
 from xverify.verify.verdicts import NO_MEMORY
 from xverify.workers.child import FILE_LIMIT, OUT_OF_MEMORY, read_crash_log
 
@@ -49,6 +50,10 @@ def crash_message(ending: str, log: Path, start: int, more: str = "") -> str:
     """
     lines = [_GLOG_TIME.sub(r"\1 ", line) for line in read_crash_log(str(log), start) if not _OWN_FRAME.match(line)]
     lines += [more] if more else []
+    faults = [line for line in lines if line.startswith(MARK)]
+    if faults:
+        lines = [line for line in lines if line not in faults]
+        ending = f"{ending}: {faults[-1].removeprefix(MARK)}"
     # Reports are shown to others, so they contain no paths of this machine.
     shown = (re.sub(r'"/[^"]*/(?=[^"/]+/[^"/]+")', '".../', line) for line in lines)
     return "\n".join([ending, *shown])[:MOST_CHARACTERS]

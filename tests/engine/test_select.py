@@ -1,0 +1,53 @@
+"""Names and files that a user types: findings in all runs, output files, budgets."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from xverify.core.errors import UsageError
+from xverify.engine import select
+
+OLD, NEW, BOTH = (f"violation-{digit * 10}" for digit in "123")
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    """A folder with two runs."""
+    for time, (name, ids) in enumerate((("old", (OLD, BOTH)), ("new", (NEW, BOTH)))):
+        report = tmp_path / name / "report.json"
+        report.parent.mkdir()
+        report.write_text('{"findings": [' + ", ".join(f'{{"id": "{identity}"}}' for identity in ids) + "]}")
+        os.utime(report, (time, time))
+    return tmp_path
+
+
+def test_a_finding_is_looked_up_in_all_runs_newest_first(runs: Path):
+    holders = {finding: select.report_with(finding, None, runs).parent.name for finding in (OLD, NEW, BOTH)}
+    assert holders == {OLD: "old", NEW: "new", BOTH: "new"}
+    assert select.report_with(BOTH, "old", runs).parent.name == "old"
+    with pytest.raises(UsageError, match=f"old/report.json has no finding '{NEW}'"):
+        select.report_with(NEW, "old", runs)
+    with pytest.raises(UsageError, match=rf"none of the runs .* \(2\) has a finding .* \(did you mean {OLD}\?\)"):
+        select.report_with(OLD[:-1] + "2", None, runs)
+    with pytest.raises(UsageError, match="there is no run under"):
+        select.report_with(OLD, None, runs / "old")
+
+
+def test_a_file_is_opened_before_work_and_left_as_it_was(tmp_path: Path):
+    absent, present = tmp_path / "a" / "absent", tmp_path / "present"
+    present.write_text("kept")
+    assert select.writable_file(absent) == absent
+    assert not absent.exists()
+    assert select.writable_file(present).read_text() == "kept"
+    assert select.writable_file(Path(os.devnull)) == Path(os.devnull)
+    with pytest.raises(UsageError, match="cannot be written: Is a directory"):
+        select.writable_file(tmp_path)
+
+
+def test_a_budget_has_a_least():
+    assert select.seconds("2s", 1.0) == 2.0
+    with pytest.raises(UsageError, match="a budget of 500s is too small: 600s is the least"):
+        select.seconds("500s", 600.0)

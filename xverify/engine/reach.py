@@ -1,0 +1,50 @@
+"""The allowed calls of a gate by property: what the kernel answered, and what it refused as not implemented."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from xverify.core.call import Call, Outcome
+from xverify.strategies.learnt import Row, row_of
+from xverify.strategies.limits import granularity_of
+
+KEPT_CALLS = 4
+"""The number of answered calls that are kept for each granularity."""
+
+MOST_ELEMENTS = 4096
+"""The largest number of elements of a kept call."""
+
+
+@dataclass(eq=False)
+class Reach:
+    """The calls of one edition to the kernel under test."""
+
+    records: dict[Row, list[int]] = field(default_factory=dict)
+    """The number of answered and of refused allowed calls, by properties. Only refusals as not implemented count."""
+
+    answered: int = 0
+    """Allowed calls that gave a tensor."""
+
+    refused: int = 0
+    """Allowed calls that were refused as not implemented."""
+
+    kept: dict[str, list[Call]] = field(default_factory=lambda: defaultdict(list))
+    """A few answered calls of each granularity, the largest ones."""
+
+    def count(self, call: Call, verdict: str, outcome: Outcome) -> None:
+        """Count one call and its outcome."""
+        if verdict != "allowed" or outcome.kind not in ("tensor", "unsupported"):
+            return
+        is_answered = outcome.kind == "tensor"
+        row = self.records.setdefault(row_of(call), [0, 0])
+        row[0 if is_answered else 1] += 1
+        self.answered += is_answered
+        self.refused += not is_answered
+        if is_answered and 0 < call.values <= MOST_ELEMENTS:
+            kept = self.kept[granularity_of(call)]
+            if len(kept) < KEPT_CALLS:
+                kept.append(call)
+            elif min(other.values for other in kept) < min(call.values, 64):
+                kept.remove(min(kept, key=lambda other: other.values))
+                kept.append(call)
