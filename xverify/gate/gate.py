@@ -11,6 +11,7 @@ from typing import Any
 
 from xverify.contracts.model import Contract, Domain
 from xverify.core.call import Call, Outcome
+from xverify.core.near import nearest
 from xverify.engine import equivalences
 from xverify.engine.asking import Limit, ask, interruptible, start
 from xverify.engine.conclude import conclude
@@ -19,7 +20,7 @@ from xverify.engine.gate_plan import Scope, drawn_batches, walk_batches, witness
 from xverify.engine.options import Options
 from xverify.engine.reference_contract import like
 from xverify.engine.rules import Rules
-from xverify.engine.select import nearest, version_of
+from xverify.engine.select import version_of
 from xverify.engine.shrink import shrink_all
 from xverify.engine.state import RunState, new_run
 from xverify.engine.store import on_disk_first, report, write_json
@@ -27,6 +28,7 @@ from xverify.engine.sweep import handling_interrupts
 from xverify.gate import ledger_lookup
 from xverify.gate.decide import decided
 from xverify.gate.evidence import ask_for_evidence
+from xverify.gate.huge import ask_huge
 from xverify.gate.largest import ask_for_largest
 from xverify.gate.learning import FIRST_BATCHES, answers_little, in_report, is_outside, learn
 from xverify.gate.options import GateOptions
@@ -213,6 +215,8 @@ def _ask(run: RunState, options: GateOptions) -> bool:
         if walked:
             largest = options.contracts[-1]
             ask_for_largest(run, options, largest, run.scopes[largest.id], limit)
+            if options.huge and not run.ended():
+                run.impossible = ask_huge(run, options, largest, run.scopes[largest.id])
         if options.draw is None:
             drawn = {name: drawn_batches(text, run.scopes[name], options.seed) for name, text in texts.items()}
             ask(run, drawn, lambda: limit() or run.out_of(EXPLORE - SEVERAL_WAYS), patience=PATIENCE)
