@@ -163,6 +163,8 @@ def refusals_in_words(records: Records, most: int = 3) -> list[str]:
 
 def _outside(name: str, admitted: frozenset[Value], outside: frozenset[Value]) -> str:
     """The calls outside a limit: the refused values, or all but the admitted ones if there are many."""
+    if name == "zero point" and admitted == {"none"}:
+        return "zero points"
     short = len(outside) <= 3 and name not in ("elements", "element count", "last extent")
     return PROPERTIES[name].words(outside) if short else f"all but {PROPERTIES[name].words(admitted)}"
 
