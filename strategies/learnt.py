@@ -104,8 +104,8 @@ def _total(refused: Mapping[Row, int]) -> int:
 def _gain(index: int, taken: frozenset[Value], refused: Mapping[Row, int]) -> float:
     """The number of calls that a restriction to the taken values leaves out, less the cost of its values."""
     outside = {row: count for row, count in refused.items() if row[index] not in taken and row[index] is not None}
-    if not outside:
-        return 0
+    if not outside or not taken - {None}:
+        return 0  # Where the property applies to no answered call, another one says why.
     cost = COST * min(len(taken - {None}), len({row[index] for row in outside}))
     return _total(outside) - cost * (LAST_RESORT_COST if NAMES[index] in LAST_RESORT else 1)
 
