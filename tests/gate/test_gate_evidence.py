@@ -15,7 +15,7 @@ from xverify import contracts, dequantize_linear
 from xverify.contracts.model import Cell, Contract, Domain
 from xverify.core import fenv
 from xverify.engine.gate_plan import walk_batches
-from xverify.gate.evidence import Lack, cells_of, lacks, sentence
+from xverify.gate.evidence import MANY, Lack, cells_of, lacks, sentence
 from xverify.gate.gate import gate, narrowed, nothing_more
 from xverify.gate.options import GateOptions
 from xverify.oracles.plugin import USERS
@@ -34,12 +34,12 @@ OTHER = replace(CELL, x_dtype="uint8")
 
 def tally(answered: str = "", refused: str = "", largest: int = 100, **counts: Any) -> CellTally:
     """A tally whose ordinary calls have these ranks: one digit for each call."""
-    sent = OrdinaryCalls(largest_sent=100, largest=largest)
-    for rank in map(int, answered):
-        sent.answered[rank] += 1
-    for rank in map(int, refused):
-        sent.unsupported[rank] += 1
-    sent.sent = sent.answered + sent.unsupported
+    sent = OrdinaryCalls(largest_sent=100, largest=largest, sent={*map(int, answered + refused)})
+    for number, rank in enumerate(answered):
+        sent.answered[int(rank)].add(number)
+        sent.taken.add(int(rank))
+    for number, rank in enumerate(refused):
+        sent.unsupported[int(rank)].add(-1 - number)
     return CellTally(answered=len(answered), unsupported=len(refused), ordinary=sent, **counts)
 
 
@@ -58,7 +58,7 @@ def test_what_a_cell_lacks():
     assert missing(tally("11")) == [""], "no other rank was possible"
     assert missing(tally("11", "222"), tally("23")) == ["only calls of rank 1 were answered, not of rank 3", ""]
     assert missing(tally("11", "23"), tally("23")) == ["", ""], "this cell is not implemented for other ranks"
-    few = {CELL: [tally("11", "1112")], OTHER: [tally("23")]}
+    few = {CELL: [tally("11", "1112")], OTHER: [tally("2" * MANY + "3")]}
     assert [lack.missing for lack in lacks(few, [CELL])] == ["only calls of rank 1 were answered, not of rank 2 or 3"]
     assert not lacks(few, [CELL], {NEWEST: {1}}), "the gate learnt that the kernel takes rank 1 only"
     assert missing(CellTally(answered=3)) == ["no call with ordinary values was answered"]
