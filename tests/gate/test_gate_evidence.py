@@ -12,9 +12,9 @@ from detection import KERNELS
 from flawed_kernels.table import ALMOST_NOTHING, AlmostNothing
 
 from xverify import contracts, dequantize_linear
-from xverify.contracts.model import Cell, Contract, Domain
+from xverify.contracts.model import Cell, Contract
 from xverify.core import fenv
-from xverify.engine.gate_plan import walk_batches
+from xverify.engine.gate_plan import Scope, walk_batches
 from xverify.gate.evidence import MANY, Lack, cells_of, lacks, sentence
 from xverify.gate.gate import gate, narrowed, nothing_more
 from xverify.gate.options import GateOptions
@@ -143,10 +143,10 @@ def small_calls() -> dict[tuple[str, int], list[list[Case]]]:
 def walk_of_small_calls(monkeypatch: pytest.MonkeyPatch, small_calls: dict[tuple[str, int], list[list[Case]]]):
     """Make each walk once for all gates, with its cheap calls only. They are enough to see what a kernel answers."""
 
-    def walk(contract: Contract, within: Domain, seed: int, turn: int = 0) -> Iterator[list[Case]]:
-        key = repr(within), turn
+    def walk(contract: Contract, scope: Scope, seed: int, turn: int = 0, *_: object) -> Iterator[list[Case]]:
+        key = repr(scope), turn
         if key not in small_calls:
-            batches = walk_batches(contract, within, seed, turn)
+            batches = walk_batches(contract, scope, seed, turn)
             small_calls[key] = [[case for case in batch if _is_cheap(case)] for batch in batches]
         return iter([batch for batch in small_calls[key] if batch])
 

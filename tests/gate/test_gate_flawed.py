@@ -31,10 +31,10 @@ SOUND_EXAMPLE = Sound(str(NATIVE / "dequantize.c") + ":dequantize")
 def one_walk_for_all(monkeypatch: pytest.MonkeyPatch, walks: dict):
     """Make each walk once for all gates: it depends on the edition, the domain and the seed only."""
 
-    def walk(contract: Contract, scope: Scope, *seed_and_turn: int) -> Iterator[list[Case]]:
-        key = contract.id, repr(scope), *seed_and_turn
+    def walk(contract: Contract, scope: Scope, seed: int, turn: int = 0, *_: object) -> Iterator[list[Case]]:
+        key = contract.id, repr(scope), seed, turn
         if key not in walks:
-            walks[key] = tee(walk_batches(contract, scope, *seed_and_turn), 1)[0]
+            walks[key] = tee(walk_batches(contract, scope, seed, turn), 1)[0]
         return copy(walks[key])
 
     monkeypatch.setattr("xverify.gate.gate.walk_batches", walk)
