@@ -26,6 +26,7 @@ GATHERED = (
     a_call((3, 4), (4,), -1),
     a_call((2, 3, 4), (3,), 1),
     a_call((2, 3, 4), (2,), 0, zero_points=False),
+    a_call((2, 3, 4), (4,), -1),
     a_call((5,), (5,), 0),
     a_call((2, 1, 3, 1, 2, 2), (3,), 2),
     a_call((3, 7), (3, 3), 1, 3),
@@ -122,7 +123,16 @@ def test_alone_a_mistake_changes_what_it_changes_with_others(call: Call) -> None
 
 def test_the_names_are_stable_tokens_that_are_read_back() -> None:
     assert all(misindexing(name) is mistake and mistake.name == name for name, mistake in all_mistakes().items())
-    here = {*WRONG, *PACKED, *X_ONLY, "strides-ignored", "strides-and-offset-ignored", "parameters-in-memory-order"}
+    here = {
+        *WRONG,
+        *PACKED,
+        *X_ONLY,
+        "strides-ignored",
+        "strides-and-offset-ignored",
+        "memory-order",
+        "parameters-in-memory-order",
+        "parameters-swapped",
+    }
     others = {name for name, mistake in all_mistakes().items() if len(mistake.roles) > 1} - here
     types = [name.split("-as-") for name in others]
     assert all(dtype != other and BITS[dtype] == BITS[other] for dtype, other in types)
@@ -130,6 +140,19 @@ def test_the_names_are_stable_tokens_that_are_read_back() -> None:
     assert len({mistake.words for mistake in all_mistakes().values()}) == len(all_mistakes())
     with pytest.raises(KeyError):
         misindexing("right")
+
+
+def test_parameters_of_float_types_may_be_swapped() -> None:
+    mistake = misindexing("parameters-swapped")
+    by_role = {role: np.array([code], np.uint16) for role, code in (("x", 1), ("scale", 2), ("zero_point", 3))}
+    call = Call("acme", {role: Tensor("uint16", array) for role, array in by_role.items()})
+    for zero_point, swaps in (("bfloat16", True), ("int16", False)):
+        right = Operands(by_role, {"x": "int16", "scale": "float16", "zero_point": zero_point}, "float32", (1,))
+        wrong = mistake.operands(call, right)
+        assert (wrong is not None) == swaps
+        if wrong is not None:
+            assert (wrong.codes["scale"], wrong.codes["zero_point"]) == (by_role["zero_point"], by_role["scale"])
+            assert (wrong.dtypes["scale"], wrong.dtypes["zero_point"]) == ("bfloat16", "float16")
 
 
 def test_one_element_serves_all_without_mistakes_of_the_parameters() -> None:

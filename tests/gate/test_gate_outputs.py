@@ -141,7 +141,9 @@ def test_a_terminal_is_not_flooded_and_its_lines_are_folded_but_for_those_to_pas
     many = [{**crash, "id": f"crash-{number:010x}", "detail": f"{number}"} for number in range(MOST_CAUSES + 3)]
     report["findings"], report["gate"]["failing"] = many, [finding["id"] for finding in many]
     shown, logged = announced(report, terminal=True), announced(report)
-    assert (shown.count("xverify replay "), logged.count("xverify replay ")) == (MOST_CAUSES, MOST_CAUSES + 3)
+    assert (shown.count("crash  crash-"), logged.count("crash  crash-")) == (MOST_CAUSES, MOST_CAUSES + 3)
+    assert logged.count("xverify replay ") == MOST_CAUSES + 3
+    assert shown.count("xverify replay ") == 2, "of the first cause, and how to repeat another"
     assert "3 more in report.html" in shown
     assert "more in" not in logged
     for line in shown.splitlines():

@@ -57,7 +57,8 @@ class Param:
         self.flat = [int(c) for c in self.codes.ravel()]
         self.shape = call.tensors["x"].shape
         self.rank = len(self.shape)
-        self.axis = int(call.attributes["axis"]) % self.rank
+        self.attribute = int(call.attributes["axis"])
+        self.axis = self.attribute % self.rank
         self.block = int(call.attributes.get("block_size", 0))
         self.extent = self.shape[self.axis]
         self.count = self.codes.shape[self.axis] if self.block else len(self.flat)
@@ -155,6 +156,7 @@ WRONG: dict[str, Wrong] = {
     "last-axis": along_another(lambda p: p.rank - 1),
     **{f"other-axis-{n}": along_another(lambda p, n=n: n) for n in range(6)},  # type: ignore[misc]
     "axis-from-other-end": along_another(lambda p: list(reversed(range(p.rank)))[p.axis]),
+    "absolute-axis": along_another(lambda p: abs(p.attribute)),
     "next-axis": along_another(lambda p: p.axis + 1),
     "previous-axis": along_another(lambda p: p.axis - 1),
     "channel-index-plus-one": of_channels(lambda p, i: i + 1),

@@ -36,6 +36,8 @@ class Placement:
     """The number of values along the axis that share an element: 1 if the parameter is per axis."""
     blocked: bool
     """True for a blocked parameter, False for one that is per axis."""
+    attribute: int
+    """The axis as the call has it, which may be negative."""
 
     @property
     def extent(self) -> int:
@@ -65,15 +67,15 @@ def placement_of(call: Call, right: Operands, role: str) -> Placement | None:
     rank = len(shape)
     if codes.size < 2 or 0 in shape:
         return None
-    block = int(call.attributes.get("block_size", 0))
+    block, attribute = int(call.attributes.get("block_size", 0)), int(call.attributes.get("axis", 1))
     if block > 0 and codes.ndim == rank:
-        axis = normal_axis(int(call.attributes.get("axis", 1)), rank)
-        return None if axis is None else Placement(codes, shape, axis, block, True)
+        axis = normal_axis(attribute, rank)
+        return None if axis is None else Placement(codes, shape, axis, block, True, attribute)
     spread = right.codes[role].shape
     if len(spread) != rank or prod(spread) != codes.size:
         return None
     axis = spread.index(codes.size)
-    return Placement(codes.reshape(spread), shape, axis, 1, False)
+    return Placement(codes.reshape(spread), shape, axis, 1, False, attribute)
 
 
 Gather = Callable[[Placement], Codes | None]
@@ -109,6 +111,12 @@ def _other_axis(rule: AxisRule, placement: Placement) -> Codes | None:
 
 def _fixed_axis(number: int, axis: int, rank: int) -> int:
     return number
+
+
+def _absolute_axis(placement: Placement) -> Codes | None:
+    """The parameters along the axis whose number is that of a negative axis without its sign."""
+    axis = -placement.attribute
+    return _other_axis(partial(_fixed_axis, axis), placement) if axis > 0 else None
 
 
 _AXES: tuple[tuple[str, str, AxisRule], ...] = (
@@ -222,6 +230,7 @@ _MEMORY: tuple[tuple[str, str, Gather], ...] = (
 GATHERS: tuple[tuple[str, str, Gather], ...] = (
     ("as-per-tensor", "takes the first parameters for the whole tensor", _first),
     *((name, f"takes the parameters along {words}", partial(_other_axis, rule)) for name, words, rule in _AXES),
+    ("absolute-axis", "takes a negative axis for its absolute value", _absolute_axis),
     *((name, words, partial(_reindexed, rule, True)) for name, words, rule in _BLOCKS),
     *((name, words, partial(_reindexed, rule, False)) for name, words, rule in _CHANNELS),
     *_MEMORY,

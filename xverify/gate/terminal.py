@@ -15,11 +15,14 @@ from xverify.engine import select
 from xverify.gate.annotations import annotation_lines
 from xverify.report import causes, decision, summary
 from xverify.report.causes import Cause
-from xverify.report.decision import MOST_ARGUMENT, SHORT_LINE, replay_line
+from xverify.report.decision import MOST_ARGUMENT, replay_line
 from xverify.report.summary import Json
 
 MOST_CAUSES = 5
 """Number of causes shown in a terminal, worst first. A log gets all."""
+
+MOST_LINE = 400
+"""Longest call in a command line of a terminal, in characters. A longer one, of a call that was not reduced, hides the rest."""
 
 MOST_CLAUSE = 240
 """Longest quotation of a clause, in characters."""
@@ -58,13 +61,13 @@ def print_decision(report: Json, console: Console, html: Path) -> None:
     run = _run(html)
     shown = every[:MOST_CAUSES] if console.is_terminal else every
     console.print()
-    for cause in shown:
-        _print_cause(report, cause, run, console)
+    for number, cause in enumerate(shown):
+        _print_cause(report, cause, run, console, brief=console.is_terminal and number > 0)
     if len(every) > len(shown):
         _line(console, Text(f"{len(every) - len(shown)} more in {html.name}\n"))
-    for sentence in _rest(report):
+    for sentence in _rest(report, console.is_terminal):
         _line(console, Text(decision.plain(sentence)), 2)
-    for label, command in _next_steps(report, run, every):
+    for label, command in _next_steps(report, run, every, console.is_terminal):
         _line(console, Text(label, style="dim"))
         _command(console, command)
     _line(console, Text(f"report: {html}"))
@@ -72,7 +75,8 @@ def print_decision(report: Json, console: Console, html: Path) -> None:
     _line(console, Text.assemble((word, _STYLES[word]), f" {decision.plain(decision.verdict(report))}"))
 
 
-def _print_cause(report: Json, cause: Cause, run: str, console: Console) -> None:
+def _print_cause(report: Json, cause: Cause, run: str, console: Console, brief: bool) -> None:
+    """Print a cause with its witness. In brief, leave out its clause, its extent and the command that repeats it."""
     finding, others = cause.first, len(cause.findings) - 1
     head = Text.assemble((summary.words(finding["verdict"]), "bold red"), f"  {finding['id']}")
     if others:
@@ -80,19 +84,21 @@ def _print_cause(report: Json, cause: Cause, run: str, console: Console) -> None
     _line(console, head)
     _line(console, Text(decision.plain(causes.sentence(cause))), 2)
     quoted = decision.plain(decision.clause(report, finding))
+    results = decision.results(finding)
     rows = [
         ("ledger", decision.standing(finding)),
         ("where", summary.region(finding)),
-        ("clause", quoted if len(quoted) <= MOST_CLAUSE else _cut(quoted, finding["clause"])),
+        ("clause", "" if brief else quoted if len(quoted) <= MOST_CLAUSE else _cut(quoted, finding["clause"])),
         ("call", decision.operands(finding)),
-        *(("result" if number == 0 else "", line) for number, line in enumerate(decision.results(finding))),
+        *(("result" if number == 0 else "", line) for number, line in enumerate(results[:1] if brief else results)),
         ("types", causes.types(cause)),
-        ("seen in", causes.seen(cause)),
+        ("seen in", "" if brief else causes.seen(cause)),
     ]
     for label, words in rows:
         if words:
             _line(console, Text.assemble((label.ljust(_LABEL), "dim"), decision.plain(words)), 2, _LABEL)
-    _command(console, replay_line(report, finding, run, _longest_call(finding, console)))
+    if not brief:
+        _command(console, replay_line(report, finding, run, _longest_call(finding, console)))
     console.print()
 
 
@@ -100,7 +106,7 @@ def _longest_call(finding: Json, console: Console) -> int:
     """Return the longest call that is printed, in characters. Calls that were not shrunk are long and of little use."""
     if finding["shrunk"] == "not reached":
         return UNSHRUNK_LINE
-    return SHORT_LINE if console.is_terminal else MOST_ARGUMENT
+    return MOST_LINE if console.is_terminal else MOST_ARGUMENT
 
 
 def _cut(quoted: str, identity: str) -> str:
@@ -108,8 +114,8 @@ def _cut(quoted: str, identity: str) -> str:
     return f'{quoted[: MOST_CLAUSE - len(identity)].rstrip()}..." ({identity})'
 
 
-def _rest(report: Json) -> Iterable[str]:
-    """Yield one line for everything besides new findings."""
+def _rest(report: Json, brief: bool) -> Iterable[str]:
+    """Yield one line for everything besides new findings. In brief, a gate that fails only counts cells without evidence."""
     gate = report["gate"]
     for finding in decision.known(report):
         yield f"{decision.standing(finding)}: {finding['summary']}"
@@ -120,7 +126,11 @@ def _rest(report: Json) -> Iterable[str]:
         yield f"stale: {names} did not come up any more"
     if gate.get("scope"):
         yield f"takes: {gate['scope']}"
-    yield from decision.lacking(report)
+    lacking = decision.lacking(report)
+    if brief and len(lacking) > 1 and gate["outcome"] == "findings":
+        cells = sum(group["cells"] for group in gate["evidence"]["lacking"])
+        lacking = [f"no evidence in {summary.plural(cells, 'cell')}; the report says what is missing"]
+    yield from lacking
     if covered := decision.covered(report):
         yield covered
     if missing := decision.not_tested(report):
@@ -129,12 +139,19 @@ def _rest(report: Json) -> Iterable[str]:
         yield f"also: {reason}"
 
 
-def _next_steps(report: Json, run: str, every: list[Cause]) -> Iterable[tuple[str, str]]:
+def _replay(report: Json, run: str, identity: str) -> list[str]:
+    """Return the command that repeats a finding of the run by its id."""
+    return ["xverify", "replay", identity, "--run", run, "--kernel", report["gate"]["target"]]
+
+
+def _next_steps(report: Json, run: str, every: list[Cause], brief: bool) -> Iterable[tuple[str, str]]:
     where = ["--run", run] if run != report["run"]["id"] else []
     if report["gate"]["ledger"] != str(select.LEDGER):
         where += ["--ledger", report["gate"]["ledger"]]
     if report["gate"]["stale"]:
         yield "to remove stale entries:", shlex.join(["xverify", "ledger", "prune", *where])
+    if len(every) > 1 and brief:
+        yield "to repeat another finding:", shlex.join(_replay(report, run, every[1].first["id"]))
     if every:
         accept = shlex.join(["xverify", "ledger", "accept", every[0].first["id"], *where])
         yield "to accept a finding for a while:", f"{accept} --reason TEXT --owner NAME --expires 90d"

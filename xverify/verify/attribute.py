@@ -236,10 +236,19 @@ def spread_out(wrong: NDArray[np.bool_]) -> NDArray[np.int64]:
     return np.sort(np.concatenate(picked))
 
 
-def misreadings(contract: Contract, results: Sequence[CheckedResult], wrong_only: bool = False) -> tuple[Misread, ...]:
+def misreadings(
+    contract: Contract,
+    results: Sequence[CheckedResult],
+    wrong_only: bool = False,
+    likely: Sequence[Misindexing] = (),
+) -> tuple[Misread, ...]:
     """Search the indexing mistakes that, with an admitted reading or one in float32, give all values of these results.
 
-    With ``wrong_only``, they need to give the wrong values only.
+    Args:
+        contract: the edition.
+        results: results of calls of one cell.
+        wrong_only: True to explain the wrong values only.
+        likely: mistakes to try first. If one of them gives the values, the search ends.
     """
     if contract.domain.family == "range" or not results:
         return ()
@@ -247,7 +256,7 @@ def misreadings(contract: Contract, results: Sequence[CheckedResult], wrong_only
     operands = contract.operands(most_wrong.call)
     admitted = contract.readings(most_wrong.call)
     # Many kernels compute in float32 and cast the result, whatever its type.
-    likely = dict.fromkeys((*admitted, *lattice.start(admitted)[:2]))
+    readings_tried = dict.fromkeys((*admitted, *lattice.start(admitted)[:2]))
 
     def first_of(
         mistakes: Iterable[tuple[Misindexing, Operands | None]], calls: Sequence[CheckedResult]
@@ -258,12 +267,17 @@ def misreadings(contract: Contract, results: Sequence[CheckedResult], wrong_only
             if misread is None:
                 continue
             # The stages that a reading may omit depend on the types of the misread operands.
-            for reading in dict.fromkeys(reading.simplified(misread) for reading in likely):
+            for reading in dict.fromkeys(reading.simplified(misread) for reading in readings_tried):
                 recipe = Misread(mistake, reading)
                 if all(gives(contract, s.call, s.got, recipe, w) for s, w in zip(calls, wheres, strict=True)):
                     yield recipe
                     break
 
+    for mistake in likely:
+        here = mistake.operands(most_wrong.call, operands)
+        known = next(first_of([(mistake, here)], (most_wrong, *results)), None)
+        if known is not None:
+            return (known,)
     if not any(first_of(indexing.mistakes(most_wrong.call, operands), [most_wrong])):
         return ()
     # Mistakes that agree on this call may differ on another, so each is compared with all calls.

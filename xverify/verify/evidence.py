@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xverify.arithmetic import lattice
+from xverify.arithmetic.indexing import Misindexing
 from xverify.arithmetic.reading import Reading
 from xverify.core.bits import canonical, ulp_distance
 from xverify.core.call import Tensor
@@ -219,23 +220,23 @@ class Explained:
     """The recipe that gives the wrong values; None if none is known."""
     elsewhere: Reading | None = None
     """The reading that gives the right values, if the recipe does not."""
-    misreadings: tuple[Misread, ...] = ()
-    """All indexing mistakes that give the values, if the recipe is the first of them."""
 
 
-def explained(evidence: Evidence) -> Explained:
+def explained(evidence: Evidence, likely: Sequence[Misindexing] = ()) -> Explained:
     """Search the recipe of a cell that no reading explains.
 
-    It is an indexing mistake, or two recipes with a region between them.
+    It is an indexing mistake, or two recipes with a region between them. The likely mistakes are tried first.
     """
     kept = [seen for _, seen in (*evidence.wrong, *evidence.right, *evidence.probes)]
     if not evidence.wrong:
         return Explained(None)
     judged, first = evidence.wrong[0]
     contract = judged.contract
-    whole = attribute.misreadings(contract, kept) if sum(seen.got.size for seen in kept) >= FEW_SEEN else ()
+    whole = (
+        attribute.misreadings(contract, kept, likely=likely) if sum(seen.got.size for seen in kept) >= FEW_SEEN else ()
+    )
     if whole:
-        return Explained(whole[0], misreadings=whole)
+        return Explained(whole[0])
     amiss = [CheckedResult(seen.call, seen.got, seen.wrong) for _, seen in evidence.wrong]
     if all(attribute.gives(contract, seen.call, seen.got, Zeros(), seen.wrong) for seen in amiss):
         return Explained(Zeros(), next((r for r in contract.readings(first.call) if _right_by(evidence, r)), None))

@@ -169,18 +169,21 @@ class Finding:
         return f"{self.key.id()}-known-{self.standing.entry}" if self.standing.state == "known" else self.key.id()
 
 
-SHRINKABLE_VALUES = 256
+SHRINKABLE_VALUES = 1 << 14
 """Number of values up to which a witness of common types comes before a smaller one of rare types."""
 
+_FOUND_BY_CHANCE = (Verdict.NONDETERMINISTIC, Verdict.MEMORY)
+"""Verdicts whose witnesses are seldom shrunk, so the smallest comes first whatever its types."""
 
-def witness_order(call: Call, number: int) -> tuple[int, ...]:
+
+def witness_order(call: Call, number: int, verdict: str = "") -> tuple[int, ...]:
     """The sort key of witnesses: the commonest types, then the smallest, then the earliest call.
 
-    Among large calls only the size counts.
+    Among large calls, and for a verdict whose witnesses are seldom shrunk, only the size counts.
     """
     large = call.values > SHRINKABLE_VALUES
     rarest = max(common_first(tensor.dtype) for tensor in call.tensors.values())
-    types = () if large else (common_first(call.data.dtype), rarest)
+    types = () if large or verdict in _FOUND_BY_CHANCE else (common_first(call.data.dtype), rarest)
     return (large, *types, call.values, len(call.data.shape), number)
 
 
@@ -243,7 +246,7 @@ class Findings:
         """
         key = discrepancy.key
         # Prefer a witness on the default path, which most people run.
-        order = (bool(subject.options), *witness_order(call, number)) if call is not None else ()
+        order = (bool(subject.options), *witness_order(call, number, key.verdict)) if call is not None else ()
         finding = self._by_key.get((key, _apart(standing)))
         new = finding is None
         if finding is None:

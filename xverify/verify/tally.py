@@ -6,19 +6,23 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from xverify.arithmetic.indexing import Misindexing
 from xverify.arithmetic.reading import Reading
 from xverify.contracts.model import Cell
 from xverify.core.bits import canonical
 from xverify.core.call import Outcome
 from xverify.core.verdict import Verdict
 from xverify.verify import verdicts
-from xverify.verify.attribute import gives
+from xverify.verify.attribute import Misread, gives
 from xverify.verify.compare import Comparison
 from xverify.verify.evidence import Evidence, Explained, explained
 from xverify.verify.findings import Discrepancy, Subject, witness_order
 from xverify.verify.ordinary import OrdinaryCalls
 from xverify.verify.shared_recipe import common
 from xverify.verify.verdicts import Judged
+
+MOST_LIKELY = 4
+"""Number of indexing mistakes, those that explain most cells, that are tried before all others."""
 
 
 @dataclass(eq=False)
@@ -231,13 +235,7 @@ class Tally:
             for (subject, cell), tally in self._ordered()
             if tally.worst is not None and self.judged_by[subject, cell.contract]
         ]
-        shared = self._shared_recipes()
-        every = [
-            Explained(reading) if (reading := shared[subject, cell]) is not None else explained(tally.evidence)
-            for subject, cell, tally in violating
-        ]
-        names = [subject.name for subject, _, _ in violating]
-        for (subject, cell, tally), by in zip(violating, _commonest_mistakes(names, every), strict=True):
+        for (subject, cell, tally), by in zip(violating, self._explanations(violating), strict=True):
             assert tally.worst is not None
             judged, outcome = tally.worst
             comparison = verdicts.compared(judged, outcome)
@@ -250,6 +248,25 @@ class Tally:
                 discrepancy = verdicts.violates(judged, subject.name, outcome, comparison, None)
             if discrepancy is not None:
                 yield subject, cell, tally, discrepancy, judged, outcome
+
+    def _explanations(self, violating: Sequence[tuple[Subject, Cell, CellTally]]) -> list[Explained]:
+        """The explanation of each cell. An indexing mistake that explains other cells of the implementation is tried first."""
+        shared = self._shared_recipes()
+        mistakes: defaultdict[str, Counter[Misindexing]] = defaultdict(Counter)
+        every = []
+        for subject, cell, tally in violating:
+            reading, counts = shared[subject, cell], mistakes[subject.name]
+            likely = [mistake for mistake, _ in counts.most_common(MOST_LIKELY)]
+            by = Explained(reading) if reading is not None else explained(tally.evidence, likely)
+            every.append(by)
+            counts.update([by.recipe.mistake] if isinstance(by.recipe, Misread) and by.elsewhere is None else [])
+        # The first cells may have another mistake, with equal results there, than most cells.
+        for index, ((subject, _, tally), by) in enumerate(zip(violating, every, strict=True)):
+            if isinstance(by.recipe, Misread) and by.elsewhere is None:
+                (commonest, _), *_ = mistakes[subject.name].most_common(1)
+                if by.recipe.mistake is not commonest:
+                    every[index] = explained(tally.evidence, [commonest, by.recipe.mistake])
+        return every
 
     def _shared_recipes(self) -> dict[tuple[Subject, Cell], Reading | None]:
         """The recipe of each cell with wrong or mixed values, chosen so that few explain many cells; None if none is known.
@@ -355,27 +372,6 @@ class Tally:
         if tally.mixture is not None:
             return "mixed"
         return "ambiguous" if tally.ambiguous or tally.flushed else "agrees"
-
-
-def _commonest_mistakes(names: Sequence[str], every: Sequence[Explained]) -> list[Explained]:
-    """Choose the indexing mistake that explains most cells of an implementation, where several explain a cell.
-
-    Args:
-        names: the implementation of each cell.
-        every: the explanation of each cell.
-    """
-    cells = Counter(
-        (name, mistake)
-        for name, by in zip(names, every, strict=True)
-        for mistake in {recipe.mistake.name for recipe in by.misreadings}
-    )
-
-    def chosen(name: str, by: Explained) -> Explained:
-        if not by.misreadings:
-            return by
-        return replace(by, recipe=max(by.misreadings, key=lambda recipe: cells[name, recipe.mistake.name]))
-
-    return [chosen(name, by) for name, by in zip(names, every, strict=True)]
 
 
 def _smaller(a: Judged, b: Judged) -> bool:
