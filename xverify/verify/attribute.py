@@ -243,7 +243,9 @@ def misreadings(
     likely: Sequence[Misindexing] = (),
     others: bool = True,
 ) -> tuple[Misread, ...]:
-    """Search the indexing mistakes that, with an admitted reading or one in float32, give all values of these results.
+    """Search the indexing mistakes that give all values of these results.
+
+    An admitted reading, or one in float32, follows each mistake.
 
     Args:
         contract: the edition.
