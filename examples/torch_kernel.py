@@ -1,8 +1,8 @@
-"""A PyTorch kernel for ai.onnx/DequantizeLinear-25 with uint8 or int8 codes and float32 scales, per tensor or per axis.
+"""A PyTorch kernel for ai.onnx/DequantizeLinear-25 with uint8 or int8 codes and float32 or bfloat16 scales.
 
-xverify passes NumPy arrays and expects one. Gate it where PyTorch is installed:
+xverify passes NumPy arrays, and reads the result through DLPack. Gate it where PyTorch is installed:
 
-    xverify gate --kernel examples/torch_kernel.py:dequantize --x-dtypes int8,uint8 --scale-dtypes float32
+    xverify gate --kernel examples/torch_kernel.py:dequantize --x-dtypes int8,uint8 --scale-dtypes float32,bfloat16
 """
 
 from __future__ import annotations
@@ -23,42 +23,63 @@ def dequantize(
     axis: int = 1,
     block_size: int = 0,
     out_dtype: Any = None,
-) -> Array:
+) -> torch.Tensor:
     """Dequantize with PyTorch's own subtraction and multiplication.
 
     Args:
         x: Quantized codes of any rank.
-        scale: A scalar, or a vector along the axis.
+        scale: A scalar, a vector along the axis, or an array of x's rank with one element for each block.
         zero_point: An array like scale with the type of x, or None for 0.
-        axis: Axis of the vector; negative values count from the end.
-        block_size: Elements in a block; only 0 is supported.
+        axis: Axis of the vector or of the blocks; negative values count from the end.
+        block_size: Elements in a block; 0 if the scale is not blocked.
         out_dtype: Type of the output; None means the type of scale.
 
     Raises:
         ValueError: The specification forbids the call.
-        NotImplementedError: The specification allows the call, but this kernel does not support it.
+        NotImplementedError: The specification allows the call, but this kernel does not support its types.
     """
     if block_size < 0:
         raise ValueError("block_size must not be negative")
     if zero_point is not None and (zero_point.dtype != x.dtype or zero_point.shape != scale.shape):
         raise ValueError("zero_point must have the type of x and the shape of scale")
-    if (
-        x.dtype not in (np.int8, np.uint8)
-        or scale.dtype != np.float32
-        or np.dtype(out_dtype or scale.dtype) != np.float32
+    output = np.dtype(out_dtype or scale.dtype).name
+    if x.dtype.name not in ("int8", "uint8") or (scale.dtype.name, output) not in (
+        ("float32", "float32"),
+        ("bfloat16", "bfloat16"),
+        ("bfloat16", "float32"),
     ):
-        raise NotImplementedError(f"{x.dtype}, {scale.dtype}, {out_dtype}")
-    if scale.ndim > 1 or (scale.ndim and block_size):
-        raise NotImplementedError("blocks")
-    shape = [1] * x.ndim
-    if scale.ndim:
-        if not -x.ndim <= axis < x.ndim or scale.size != x.shape[axis]:
-            raise ValueError("scale must have one element for each index along axis")
-        shape[axis] = -1
-    # PyTorch has no negative strides and warns of read-only memory, so it gets copies.
-    difference = torch.from_numpy(x.copy()).to(torch.float32)
+        raise NotImplementedError(f"{x.dtype}, {scale.dtype}, {output}")
+    # float32 holds the difference of two 8-bit codes, and also its product with a bfloat16 scale. So the result is rounded once.
+    difference = _tensor(x).to(torch.float32)
     if zero_point is not None:
-        difference = difference - torch.from_numpy(zero_point.copy()).to(torch.float32).reshape(
-            shape if scale.ndim else ()
-        )
-    return (difference * torch.from_numpy(scale.copy()).reshape(shape if scale.ndim else ())).numpy()
+        difference = difference - _expanded(zero_point, x.shape, axis, block_size).to(torch.float32)
+    product = difference * _expanded(scale, x.shape, axis, block_size).to(torch.float32)
+    return product.to(getattr(torch, output))
+
+
+def _tensor(array: Array) -> torch.Tensor:
+    """A copy as a tensor. PyTorch has no negative strides, and NumPy has no bfloat16 of its own."""
+    copy = np.array(array, order="C")
+    if array.dtype.name == "bfloat16":
+        return torch.from_numpy(copy.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(copy)
+
+
+def _expanded(parameter: Array, shape: tuple[int, ...], axis: int, block_size: int) -> torch.Tensor:
+    """A scale or zero point in a shape that broadcasts with x."""
+    tensor = _tensor(parameter)
+    if tensor.ndim == 0:
+        return tensor
+    if not -len(shape) <= axis < len(shape):
+        raise ValueError(f"axis {axis} is outside [-{len(shape)}, {len(shape) - 1}]")
+    axis %= len(shape)
+    extent = shape[axis]
+    if block_size and tensor.ndim == len(shape):
+        if parameter.shape != (*shape[:axis], -(-extent // block_size), *shape[axis + 1 :]):
+            raise ValueError(
+                "a blocked scale has one element for each block along axis, and the extents of x elsewhere"
+            )
+        return tensor.index_select(axis, torch.arange(extent) // block_size)
+    if parameter.shape != (extent,):
+        raise ValueError("a scale of rank 1 has one element for each index along axis")
+    return tensor.reshape([-1 if i == axis else 1 for i in range(len(shape))])

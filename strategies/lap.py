@@ -6,7 +6,7 @@ each probe. A cell of a range formula gets one for each kind of range.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -51,13 +51,20 @@ class Probe:
     """True if other calls of the same cell follow."""
 
 
-def lap(contract: Contract, cells: Iterable[Structure] | None = None, repair: Repair | None = None) -> Iterator[Probe]:
+def lap(
+    contract: Contract,
+    cells: Iterable[Structure] | None = None,
+    repair: Repair | None = None,
+    is_refused: Callable[[Call], bool] = lambda call: False,
+) -> Iterator[Probe]:
     """The calls of the lap, cell after cell.
 
     Args:
         contract: The edition.
         cells: One structure for each cell, in the order of the lap. None: all cells, in the order of the walk.
         repair: Makes calls that are accepted. None: that of the edition.
+        is_refused: is_refused(call): True if the kernel probably refuses all calls like this one. Its cell gets one call without
+            probes, since finding probes costs time.
     """
     repair = repair or Repair(contract)
     for number, structure in enumerate(cell_structures(contract) if cells is None else cells):
@@ -72,6 +79,10 @@ def lap(contract: Contract, cells: Iterable[Structure] | None = None, repair: Re
             call = build(contract, small, origin)
             usual = repair(call)
             if usual is None:
+                continue
+            if is_refused(usual):
+                plain = repair(build(contract, structure, origin))
+                yield Probe(plain or usual)
                 continue
             yield from cell_probes(contract, usual, structure, None, repair, call)
 

@@ -7,11 +7,13 @@ Kernels take other paths for them. A grid of a CUDA launch has at most 65 535 bl
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
+import numpy as np
+
 from xverify.contracts.model import Contract
-from xverify.core.call import LEAST_RANK
+from xverify.core.call import BITS, LEAST_RANK, Call
 from xverify.strategies.structures import Linear, Range, Structure
 from xverify.strategies.walk import ORDINARY, Picks, fits, range_choices, scale_outputs, zero_point_choices
 
@@ -24,6 +26,9 @@ MANY = 262_157
 
 STEPS = ((1 << 19) + 27, (1 << 21) + 1_051, (1 << 24) + 1_051)
 """The least numbers of elements of the largest calls, each of which tells if there is time for the next."""
+
+HUGE_ROW = (1 << 30) + 2_051
+"""The extent of each of the two rows of a huge call."""
 
 COLUMNS = 4_096
 """The columns of the largest calls that are not per tensor."""
@@ -103,7 +108,7 @@ def large_structures(contract: Contract) -> Iterator[Structure]:
 
 
 def largest_structure(contract: Contract, size: int) -> Structure:
-    """A call with that number of elements or a few more, of the first type of x, in the cheapest granularity."""
+    """A call with that number of elements or a few more, in the cheapest type and granularity."""
     domain = contract.domain
     x_dtype = next((name for name in ("int8", "uint8") if name in domain.x_dtypes), domain.x_dtypes[0])
     if domain.family == "range":
@@ -118,6 +123,23 @@ def largest_structure(contract: Contract, size: int) -> Structure:
         None if granularity == "per_tensor" or domain.default_axis == 1 else 1,
         32 if granularity == "blocked" else 0, seed=size,
     )  # fmt: skip
+
+
+def huge_structure(contract: Contract) -> Structure | None:
+    """A call per tensor of two values, of at most 8 bits and with a narrow output. None if there is none."""
+    domain = contract.domain
+    narrow = [name for name in ("int8", "uint8", *domain.x_dtypes) if name in domain.x_dtypes and BITS[name] <= 8]
+    if domain.family == "range" or not narrow or "per_tensor" not in domain.granularities:
+        return None
+    scale, out = min(scale_outputs(domain), key=lambda pair: (BITS[pair[1] or pair[0]], pair[1] != ""))
+    return Linear(narrow[0], scale, "per_tensor", (2, 1), zero_point_choices(domain, narrow[0])[0], out, seed=31)
+
+
+def huge_call(small: Call) -> Call:
+    """The call with each of its two values repeated to more than 2^31 elements, which need no memory."""
+    x = small.data
+    tensors = {**small.tensors, "x": replace(x, codes=np.broadcast_to(x.codes, (2, HUGE_ROW)), layout="C")}
+    return replace(small, tensors=tensors)
 
 
 def _fits(contract: Contract, kind: Kind) -> bool:

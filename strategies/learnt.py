@@ -48,6 +48,15 @@ def row_of(call: Call) -> Row:
     return tuple(PROPERTIES[name].of(call) for name in NAMES)
 
 
+def holds_for(limits: CallLimits, row: Row) -> bool:
+    """True if calls with these properties are within the learnt part of limits."""
+    own = dict(zip(NAMES, row, strict=True))
+    for name, values in limits.admitted:
+        if own.get(name) is not None and own[name] not in values:
+            return False
+    return not any(all(name in own and own[name] == value for name, value in pattern) for pattern in limits.without)
+
+
 def learnt_limits(records: Records) -> CallLimits:
     """The limits within which calls are answered.
 

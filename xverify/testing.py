@@ -100,6 +100,7 @@ def verify_kernel(
     denormals: Denormals = "keep",
     strict: bool = False,
     allow_mixed: bool = False,
+    huge: bool = False,
     ledger: str | Path | None = None,
     seed: int = 0,
     settings: hypothesis.settings | None = None,
@@ -138,6 +139,7 @@ def verify_kernel(
             also count as zero, as in kernels of XLA or with -ffast-math.
         strict: Count NotImplementedError as a refusal, not as an unsupported feature.
         allow_mixed: Accept legal values of a cell that no single reading explains.
+        huge: Also make a call of more than 2^31 elements, which needs 11 GiB of memory or more and some minutes.
         ledger: File of accepted findings. The default is reports/ledger.toml.
         seed: Seed of the walk. Hypothesis has its own.
         settings: Hypothesis settings. The default is the current profile.
@@ -177,6 +179,7 @@ def verify_kernel(
         ledger=ledger_file.read(path),
         ledger_path=str(path),
         seed=seed,
+        huge=huge,
         first=examples.first,
         draw=examples.draw,
     )

@@ -131,6 +131,7 @@ def test_the_names_are_stable_tokens_that_are_read_back() -> None:
         "strides-and-offset-ignored",
         "memory-order",
         "parameters-in-memory-order",
+        "parameters-swapped",
     }
     others = {name for name, mistake in all_mistakes().items() if len(mistake.roles) > 1} - here
     types = [name.split("-as-") for name in others]
@@ -139,6 +140,19 @@ def test_the_names_are_stable_tokens_that_are_read_back() -> None:
     assert len({mistake.words for mistake in all_mistakes().values()}) == len(all_mistakes())
     with pytest.raises(KeyError):
         misindexing("right")
+
+
+def test_parameters_of_float_types_may_be_swapped() -> None:
+    mistake = misindexing("parameters-swapped")
+    by_role = {role: np.array([code], np.uint16) for role, code in (("x", 1), ("scale", 2), ("zero_point", 3))}
+    call = Call("acme", {role: Tensor("uint16", array) for role, array in by_role.items()})
+    for zero_point, swaps in (("bfloat16", True), ("int16", False)):
+        right = Operands(by_role, {"x": "int16", "scale": "float16", "zero_point": zero_point}, "float32", (1,))
+        wrong = mistake.operands(call, right)
+        assert (wrong is not None) == swaps
+        if wrong is not None:
+            assert (wrong.codes["scale"], wrong.codes["zero_point"]) == (by_role["zero_point"], by_role["scale"])
+            assert (wrong.dtypes["scale"], wrong.dtypes["zero_point"]) == ("bfloat16", "float16")
 
 
 def test_one_element_serves_all_without_mistakes_of_the_parameters() -> None:

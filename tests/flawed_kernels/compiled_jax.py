@@ -21,5 +21,9 @@ def dequantize(x, scale, zero_point=None, *, axis=1, block_size=0, out_dtype=Non
     granularity = check(x, scale, zero_point, axis, block_size)
     if zero_point is None:
         zero_point = np.zeros(scale.shape, x.dtype)
-    operands = (spread(array, x, granularity, axis, block_size) for array in (zero_point, scale))
-    return _affine(np.array(x, order="C"), *(np.array(operand, order="C") for operand in operands))
+    operands = (x, *(spread(array, x, granularity, axis, block_size) for array in (zero_point, scale)))
+    flat = [np.broadcast_to(operand, x.shape).reshape(-1) for operand in operands]
+    # JAX compiles for each size: few sizes take seconds, and thousands minutes.
+    padding = (1 << x.size.bit_length()) - x.size
+    result = _affine(*(np.concatenate([operand, np.zeros(padding, operand.dtype)]) for operand in flat))
+    return result[: x.size].reshape(x.shape)

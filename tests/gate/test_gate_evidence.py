@@ -58,6 +58,9 @@ def test_what_a_cell_lacks():
     assert missing(tally("11")) == [""], "no other rank was possible"
     assert missing(tally("11", "222"), tally("23")) == ["only calls of rank 1 were answered, not of rank 3", ""]
     assert missing(tally("11", "23"), tally("23")) == ["", ""], "this cell is not implemented for other ranks"
+    few = {CELL: [tally("11", "1112")], OTHER: [tally("23")]}
+    assert [lack.missing for lack in lacks(few, [CELL])] == ["only calls of rank 1 were answered, not of rank 2 or 3"]
+    assert not lacks(few, [CELL], {NEWEST: {1}}), "the gate learnt that the kernel takes rank 1 only"
     assert missing(CellTally(answered=3)) == ["no call with ordinary values was answered"]
     empty = CellTally(answered=3)
     empty.ordinary.others["empty"] = 3
@@ -149,6 +152,7 @@ def walk_of_small_calls(monkeypatch: pytest.MonkeyPatch, small_calls: dict[tuple
 
     monkeypatch.setattr("xverify.gate.gate.walk_batches", walk)
     monkeypatch.setattr("xverify.gate.gate.equivalences.check", lambda run, limit: None)
+    monkeypatch.setattr("xverify.gate.gate.learn", lambda *arguments: False)
 
 
 def _is_cheap(case: Case) -> bool:

@@ -153,7 +153,9 @@ def test_junit_shows_a_gate_that_could_not_do_its_work_as_an_error() -> None:
 def test_every_format_says_what_a_decision_covers_and_what_was_not_tested() -> None:
     group = {"cells": 2, "where": "per axis", "missing": "no call was answered"}
     counts = {"allowed_calls": 8630, "answered_calls": 8512, "unsupported_calls": 118, "cells": 9, "lacking": [group]}
-    report = gate_report("unable", "cells lack evidence", evidence=counts, refused=["strided x", "rank 5"])
+    report = gate_report(
+        "unable", "cells lack evidence", evidence=counts, refused=["strided x", "rank 5"], scope="ranks 1 to 4"
+    )
     report["coverage"]["trust"]["not_met"] = ["rank 4", "layout F", "tails around 16", "NaN scales", "rank 6"]
     covered = "answered 8 512 of 8 630 allowed calls; refused as not implemented: strided x; rank 5"
     lacks = "no evidence in 2 cells (per axis): no call was answered"
@@ -162,14 +164,15 @@ def test_every_format_says_what_a_decision_covers_and_what_was_not_tested() -> N
     for suite in root.findall("testsuite"):
         properties = {element.get("name"): element.get("value") for element in suite[0]}
         assert properties == {
-            "xverify covered": covered, "xverify lacks evidence": lacks, "xverify not tested": untested,
+            "xverify takes": "ranks 1 to 4", "xverify covered": covered, "xverify lacks evidence": lacks,
+            "xverify not tested": untested,
         }  # fmt: skip
     log = console(False)
     print_decision(report, log, Path("report.html"))
     lines = text_of(log).splitlines()
     assert {f"  {covered}", f"  {lacks}", f"  not tested: {untested}; raise --budget to test more"} <= {*lines}
     page = markdown.render(report).splitlines()
-    assert {f"- {covered}", f"- {lacks}", f"- not tested: {untested}"} <= {*page}
+    assert {"- takes: ranks 1 to 4", f"- {covered}", f"- {lacks}", f"- not tested: {untested}"} <= {*page}
 
 
 def test_a_finding_in_no_cell_of_the_report_has_a_case_of_its_own() -> None:

@@ -17,7 +17,7 @@ import numpy as np
 from xverify.arithmetic.gathers import GATHERS, Gather, Index, placement_of
 from xverify.arithmetic.reading import Codes, Operands
 from xverify.core.call import BITS, Call
-from xverify.core.dtypes import QUANTIZED, values
+from xverify.core.dtypes import FLOATS, QUANTIZED, values
 
 Reread = tuple[str, Codes]
 Read = Callable[[Call, Operands, str], Reread | None]
@@ -161,6 +161,13 @@ def _retyped(dtype: str, other: str, call: Call, right: Operands, role: str) -> 
     return (other, right.codes[role]) if right.dtypes[role] == dtype else None
 
 
+def _swapped(call: Call, right: Operands, role: str) -> Reread | None:
+    """The other parameter, where both have a float type."""
+    other = "zero_point" if role == "scale" else "scale"
+    both = right.dtypes.get(other) in FLOATS and right.dtypes[role] in FLOATS
+    return (right.dtypes[other], right.codes[other]) if both else None
+
+
 def _type_pairs() -> Iterator[tuple[str, str]]:
     for types in _TYPES_OF_ONE_WIDTH:
         yield from permutations(types, 2)
@@ -249,8 +256,9 @@ def _rows() -> Iterator[tuple[str, str, tuple[str, ...], Read]]:
     for name, words, gather in GATHERS:
         yield name, words, _PARAMETERS, partial(_parameter, gather)
     for dtype, other in _type_pairs():
-        roles = _DATA if dtype in QUANTIZED else ("scale",)
+        roles = _DATA if dtype in QUANTIZED else _PARAMETERS
         yield f"{dtype}-as-{other}", f"reads {dtype} as {other}", roles, partial(_retyped, dtype, other)
+    yield "parameters-swapped", "takes the scale and the zero point for each other", _PARAMETERS, _swapped
     for name, words, bits, padding, source in _PACKED:
         yield name, words, _DATA, partial(_moved, source, bits, padding)
     memory_order = "takes the parameters by the place of x in memory"

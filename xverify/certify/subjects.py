@@ -8,9 +8,9 @@ from xverify.certify.domains import Domain, GivenScales, Pairs, named, names
 from xverify.certify.expected import RECIPES
 from xverify.contracts.model import Contract
 from xverify.core.errors import UsageError
+from xverify.core.near import nearest
 from xverify.engine import select
 from xverify.engine.numerals import code_of, numeral
-from xverify.engine.select import nearest
 from xverify.environments import naming
 from xverify.environments.installers import Say
 from xverify.oracles import all_oracles, answers

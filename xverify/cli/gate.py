@@ -60,6 +60,11 @@ FILE = click.Path(path_type=Path)
 @click.option("--seed", default=0, show_default=True, help="Seed of the random values and calls.")
 @click.option("-x", "--fail-fast", is_flag=True, help="Stop at the first fault that is not in the ledger.")
 @click.option(
+    "--huge",
+    is_flag=True,
+    help="Also make a call of more than 2^31 elements, which needs 11 GiB of memory or more and some minutes.",
+)
+@click.option(
     "--walk-only",
     is_flag=True,
     help="Stop after the walk (every type with every structure), before Hypothesis draws further calls.",
@@ -111,6 +116,7 @@ def gate(
     budget: str,
     seed: int,
     fail_fast: bool,
+    huge: bool,
     walk_only: bool,
     strict: bool,
     allow_mixed: bool,
@@ -133,6 +139,7 @@ def gate(
     from datetime import date
 
     from xverify import contracts as editions
+    from xverify.core.errors import UsageError
     from xverify.engine import select
     from xverify.engine.gate_plan import walk_seconds
     from xverify.engine.sweep import new_run_id, run_directory
@@ -160,6 +167,8 @@ def gate(
         left_out += not_matched
         kernel = replace(kernel, strict=strict or reference.strict)
     within = _narrowed(held_to, x_dtypes, scale_dtypes, granularity)
+    if huge and like_name:
+        raise UsageError("--huge holds a kernel to an edition, so it cannot be combined with --like")
     limits = select.call_limits(block_sizes.split(","), axes.split(","), ranks.split(","), contiguous)
     path = ledger_path or select.LEDGER
     ledger = ledger_file.read(path)
@@ -199,6 +208,7 @@ def gate(
         denormals=denormals,
         allow_mixed=allow_mixed,
         fail_fast=fail_fast,
+        huge=huge,
         draw=nothing_more if walk_only else None,
         limits=Limits(call=select.seconds(timeout), start=limit, memory=memory << 20),
         left_out=left_out,

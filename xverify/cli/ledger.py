@@ -8,6 +8,7 @@ import click
 
 from xverify.cli.common import PASS, clear, console_of_output
 from xverify.core.errors import UsageError
+from xverify.core.near import nearest
 
 FILE = click.Path(path_type=Path)
 
@@ -107,7 +108,7 @@ def prune(names: tuple[str, ...], run: str | None, path: Path | None) -> int:
     names_in_file = {entry.name for entry in ledger_file.read(path).entries}
     if names:
         if missing := [name for name in names if name not in names_in_file]:
-            raise UsageError(f"{path} has no entry {missing[0]!r}{select.nearest(missing[0], names_in_file)}")
+            raise UsageError(f"{path} has no entry {missing[0]!r}{nearest(missing[0], names_in_file)}")
         chosen = list(names)
     else:
         source = select.report_file(run)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +15,7 @@ from xverify.cli.common import FINDINGS, PASS, clear, say
 from xverify.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from xverify.contracts.model import Denormals
+    from xverify.contracts.model import Contract, Denormals
     from xverify.engine.replay import AskAny, Replayed
     from xverify.oracles.protocol import Oracle
 
@@ -35,6 +35,7 @@ class Options:
     strict: bool
     denormals: Denormals
     like_name: str | None
+    huge: bool
 
 
 @click.command()
@@ -77,6 +78,7 @@ class Options:
     show_default=True,
     help="Judge subnormal numbers of CALL as the gate does: keep, flush or flush-inputs.",
 )
+@click.option("--huge", is_flag=True, help="Run CALL although it has more than 2^20 values. It may need much memory.")
 @click.option(
     "--like",
     "like_name",
@@ -145,12 +147,48 @@ def _call(line: str, options: Options) -> Iterator[Replayed]:
 
     kernel = _kernel(select.KERNEL if options.target is None else options.target, options.strict)
     own = [contract for file in options.files for contract in select.contracts_named([file])[0]]
+    if options.huge:
+        yield _huge(line, kernel, own, options)
+        return
     reference = _reference(options, kernel)
     if reference is not None:
         kernel = replace(kernel, strict=kernel.strict or reference.strict)
     with _asking(options, kernel, reference) as ask:
         terms = Terms(options.denormals, reference)
         yield replay_call(line, kernel, "threads" if options.threads else "", ask, own, terms, options.was)
+
+
+def _huge(line: str, kernel: Oracle, own: Sequence[Contract], options: Options) -> Replayed:
+    from xverify.core.call import Outcome
+    from xverify.core.errors import UnableError
+    from xverify.core.line import HUGE_VALUES, call_from_line
+    from xverify.engine import select
+    from xverify.engine.replay import Replayed, Terms
+    from xverify.gate.huge import examine
+    from xverify.gate.signature import with_signature
+    from xverify.verify.findings import Subject
+    from xverify.workers.worker import Worker
+
+    useless = {"--oracle": options.names, "--threads": options.threads, "--like": options.like_name}
+    if typed := [name for name, value in useless.items() if value]:
+        raise UsageError(f"--huge cannot be combined with {' and '.join(typed)}")
+    try:
+        call = call_from_line(line, HUGE_VALUES)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    contract = Terms(options.denormals).contract(
+        own[0].id if own else call.contract, own, lambda *_: Outcome("unasked")
+    )
+    call = call.under(contract.id)
+    select.require_operands(call, contract)
+    subject = Subject(kernel.name, kernel.version, kernel.role, "")
+    with tempfile.TemporaryDirectory(prefix="xverify-") as scratch:
+        examined = examine(contract, with_signature(kernel, (contract,)), subject, call, Worker, Path(scratch))
+    if examined.impossible:
+        raise UnableError(examined.impossible)
+    if examined.discrepancy is None:
+        return Replayed("FIXED", "nothing is wrong with this call", "", kernel.name)
+    return Replayed("STILL", examined.discrepancy.summary, "", kernel.name)
 
 
 def _finding(identity: str, options: Options) -> Iterator[Replayed]:

@@ -138,7 +138,7 @@ def sweep(
 
 
 def _verdicts(listed: str) -> set[str]:
-    from xverify.engine.select import nearest
+    from xverify.core.near import nearest
 
     names = {name.strip() for name in listed.split(",") if name.strip()}
     unknown = names - set(Verdict)
@@ -164,7 +164,7 @@ class _Format(click.ParamType):  # type: ignore[type-arg]  # which older release
         from xverify.report import format_names
 
         if value not in format_names():
-            from xverify.engine.select import nearest
+            from xverify.core.near import nearest
 
             listed = ", ".join(format_names())
             self.fail(f"{value!r} is not one of {listed}{nearest(value, format_names())}.", param, ctx)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Union
 
@@ -48,6 +48,12 @@ A layout without an entry always has them in that order, apart from "broadcast".
 
 SLACK = 3
 """Elements between the end of a row slice and the next row."""
+
+RUNS_FROM = 1 << 30
+"""Number of elements from which the wire form of a tensor has runs of equal codes, and no result has more than `MOST_RUNS`."""
+
+MOST_RUNS = 1 << 20
+"""Largest number of runs of such a tensor."""
 
 _WIRE_MAGIC = b"xvc1"
 
@@ -221,10 +227,55 @@ class Outcome:
         return self.tensor.same_bits(other.tensor)
 
 
-def _pack(header: dict[str, Any], tensors: list[tuple[str, Tensor]]) -> bytes:
-    header["tensors"] = [[name, t.dtype, list(t.shape), t.layout] for name, t in tensors]
+def runs_of(codes: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """The first code and the length of each run of equal codes in C order.
+
+    Runs after `MOST_RUNS` are counted to the last one that is returned. Memory is needed for the runs only.
+    """
+    if not codes.size:
+        return codes.reshape(-1), np.zeros(0, np.int64)
+    few = codes
+    while few.ndim and few.strides[-1] == 0:
+        few = few[..., 0]
+    repeats = codes.size // few.size
+    flat = few.reshape(-1)
+    starts = [np.zeros(1, np.int64)]
+    left, step = MOST_RUNS - 1, 1 << 22
+    for begin in range(0, flat.size - 1, step):
+        part = flat[begin : begin + step + 1]
+        changes = np.flatnonzero(part[1:] != part[:-1])[:left] + (begin + 1)
+        starts.append(changes)
+        left -= len(changes)
+        if not left:
+            break
+    every = np.concatenate(starts)
+    return flat[every], np.diff(np.append(every, flat.size)) * repeats
+
+
+def from_runs(values: np.ndarray[Any, Any], counts: np.ndarray[Any, Any], shape: Sequence[int]) -> Any:
+    """The codes of these runs. Equal rows, each of one code, need no memory."""
+    if len(values) == 1:
+        return np.broadcast_to(values.reshape(()), shape)
+    if len(shape) > 1 and len(values) == shape[0] and len(set(counts.tolist())) == 1:
+        return np.broadcast_to(values.reshape((-1,) + (1,) * (len(shape) - 1)), shape)
+    return np.repeat(values, counts).reshape(shape)
+
+
+def _pack(header: dict[str, Any], tensors: list[tuple[str, Tensor]], exact: bool) -> bytes:
+    runs = {name: runs_of(t.codes) for name, t in tensors if t.size >= RUNS_FROM}
+    if exact and any(len(values) == MOST_RUNS for values, _ in runs.values()):
+        raise ValueError("a call of 2^30 elements or more must have fewer than %d runs of equal codes" % MOST_RUNS)
+    header["tensors"] = [
+        [name, t.dtype, list(t.shape), t.layout, *([len(runs[name][0])] if name in runs else [])] for name, t in tensors
+    ]
     head = json.dumps(header, separators=(",", ":"), sort_keys=True).encode()
-    return b"".join([_WIRE_MAGIC, struct.pack("<I", len(head)), head, *(t.codes.tobytes() for _, t in tensors)])
+    parts = [_WIRE_MAGIC, struct.pack("<I", len(head)), head]
+    for name, t in tensors:
+        if name in runs:
+            parts += [runs[name][1].astype(np.int64).tobytes(), runs[name][0].tobytes()]
+        else:
+            parts.append(t.codes.tobytes())
+    return b"".join(parts)
 
 
 def _unpack(blob: bytes) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -235,14 +286,20 @@ def _unpack(blob: bytes) -> tuple[dict[str, Any], dict[str, Tensor]]:
         header = json.loads(blob[8 : 8 + length].decode())
         tensors = {}
         offset = 8 + length
-        for name, dtype, shape, layout in header["tensors"]:
+        for name, dtype, shape, layout, *runs in header["tensors"]:
             code = code_dtype(dtype)
-            count = 1
+            size = 1
             for extent in shape:
-                count *= int(extent)
-            codes = np.frombuffer(blob, code, count, offset).reshape(shape)
+                size *= int(extent)
+            count = runs[0] if runs else size
+            if runs:
+                counts = np.frombuffer(blob, np.int64, count, offset)
+                offset += counts.nbytes
+                if int(counts.sum()) != size or (counts < 0).any():
+                    raise ValueError("damaged call: the runs of %s have %d codes" % (name, counts.sum()))
+            codes = np.frombuffer(blob, code, count, offset)
             offset += count * code.itemsize
-            tensors[name] = Tensor(dtype, codes, layout)
+            tensors[name] = Tensor(dtype, from_runs(codes, counts, shape) if runs else codes.reshape(shape), layout)
     except (KeyError, TypeError, UnicodeDecodeError, struct.error) as error:
         raise ValueError("damaged call: %s" % (error,)) from None
     if offset != len(blob):
@@ -255,7 +312,7 @@ def encode_call(call: Call) -> bytes:
     header: dict[str, Any] = {"contract": call.contract, "attributes": dict(call.attributes), "origin": call.origin}
     if call.around:
         header["around"] = list(call.around)
-    return _pack(header, list(call.tensors.items()))
+    return _pack(header, list(call.tensors.items()), exact=True)
 
 
 def decode_call(blob: bytes) -> Call:
@@ -288,7 +345,7 @@ def encode_outcome(outcome: Outcome) -> bytes:
         "message": outcome.message[:2000],
         "notes": list(outcome.notes),
     }
-    return _pack(header, [] if outcome.tensor is None else [("y", outcome.tensor)])
+    return _pack(header, [] if outcome.tensor is None else [("y", outcome.tensor)], exact=False)
 
 
 def decode_outcome(blob: bytes) -> Outcome:

@@ -4,9 +4,10 @@
 
 Spaces separate words. The first word is the edition. A tensor is ``role=dtype[shape]@layout:codes``. ``@layout`` is absent for
 C order. The codes are in C order and in hex, each with as many digits as the dtype needs. ``00*3`` is the same code three
-times. An attribute is ``name=value``. Its value is a whole number, true, false, or a string. A string is in double quotes with
-JSON's escapes unless it is a plain word. A word such as ``x<transpose:1`` or ``constant:scale`` describes the surroundings of
-the operator in a small graph (see `xverify.core.surroundings`). The origin of the call is left out.
+times, so ``01*2147483648`` is short. Lines of more than 2^20 values are refused unless the user asks for huge calls. An
+attribute is ``name=value``. Its value is a whole number, true, false, or a string. A string is in double quotes with JSON's
+escapes unless it is a plain word. A word such as ``x<transpose:1`` or ``constant:scale`` describes the surroundings of the
+operator in a small graph (see `xverify.core.surroundings`). The origin of the call is left out.
 """
 
 from __future__ import annotations
@@ -14,16 +15,20 @@ from __future__ import annotations
 import json
 import math
 import re
+from typing import Any
 
 import numpy as np
 
-from xverify.core.call import BITS, LAYOUTS, Attribute, Call, Tensor, code_dtype
+from xverify.core.call import BITS, LAYOUTS, Attribute, Call, Tensor, code_dtype, from_runs, runs_of
 
 MOST_CHARACTERS = 1 << 20
 """Largest length of a line, to write and to read."""
 
 MOST_VALUES = 1 << 20
 """Largest number of values of all tensors together, to write and to read."""
+
+HUGE_VALUES = 1 << 33
+"""The same where the user asks for huge calls. A line of a few characters can then need 8 GiB, or more for wide types."""
 
 _LEAST_RUN = 3
 """Smallest number of equal codes in a row that are written as a count."""
@@ -38,17 +43,21 @@ _TENSOR = re.compile(r"([a-z0-9_]+)\[([0-9,]*)\](?:@([A-Za-z-]+))?:(.*)")
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _AROUND = re.compile(r"[A-Za-z_][A-Za-z0-9_]*[<>:][A-Za-z0-9_.:-]+")
 _INTEGER = re.compile(r"-?[0-9]{1,20}")
-_RUN = re.compile(r"([0-9a-f]+)(?:\*([1-9][0-9]{0,6}))?")
+_RUN = re.compile(r"([0-9a-f]+)(?:\*([1-9][0-9]{0,9}))?")
 
 
-def call_to_line(call: Call) -> str:
+def call_to_line(call: Call, most_values: int = MOST_VALUES) -> str:
     """Write a call as one line of ASCII text.
+
+    Args:
+        call: The call.
+        most_values: Largest number of values of all tensors together. `HUGE_VALUES` needs few runs of equal codes.
 
     Raises:
         ValueError: The call is too large, or has a name that no line can hold.
     """
-    if sum(tensor.size for tensor in call.tensors.values()) > MOST_VALUES:
-        raise ValueError(f"the call has more than {MOST_VALUES} values, which no line holds")
+    if sum(tensor.size for tensor in call.tensors.values()) > most_values:
+        raise ValueError(f"the call has more than {most_values} values, which no line holds")
     if twice := call.tensors.keys() & call.attributes.keys():
         raise ValueError(
             f"the call has a tensor and an attribute of the same name, {min(twice)!r}, which no line holds"
@@ -63,8 +72,12 @@ def call_to_line(call: Call) -> str:
     return line
 
 
-def call_from_line(text: str) -> Call:
+def call_from_line(text: str, most_values: int = MOST_VALUES) -> Call:
     """Read a call from a line. The call has no origin.
+
+    Args:
+        text: The line.
+        most_values: Largest number of values of all tensors together: `HUGE_VALUES` if the user asks for that.
 
     Raises:
         ValueError: The line is damaged. The message says which word, and what was expected instead.
@@ -78,7 +91,7 @@ def call_from_line(text: str) -> Call:
     tensors: dict[str, Tensor] = {}
     attributes: dict[str, Attribute] = {}
     around: list[str] = []
-    room = MOST_VALUES
+    room = most_values
     for number, word in enumerate(words[1:], 2):
         if _AROUND.fullmatch(word):
             around.append(word)
@@ -89,7 +102,9 @@ def call_from_line(text: str) -> Call:
                 raise ValueError("expected role=tensor or name=value")
             if name in tensors or name in attributes:
                 raise ValueError(f"{name!r} was given before")
-            parsed = _tensor_from_text(value, room) if _TENSOR.fullmatch(value) else _attribute_from_text(value)
+            parsed = (
+                _tensor_from_text(value, room, most_values) if _TENSOR.fullmatch(value) else _attribute_from_text(value)
+            )
             if isinstance(parsed, Tensor):
                 tensors[name] = parsed
                 room -= parsed.size
@@ -178,18 +193,16 @@ def _digits(dtype: str) -> int:
 def _tensor_to_text(tensor: Tensor) -> str:
     shape = ",".join(map(str, tensor.shape))
     layout = "" if tensor.layout == "C" else f"@{tensor.layout}"
-    codes = tensor.codes.reshape(-1)
-    starts = np.flatnonzero(np.concatenate([[True], codes[1:] != codes[:-1]])) if codes.size else np.empty(0, np.int64)
-    counts = np.diff(np.append(starts, codes.size))
+    values, counts = runs_of(tensor.codes)
     digits = _digits(tensor.dtype)
     runs = []
-    for code, count in zip(codes[starts].tolist(), counts.tolist(), strict=True):
+    for code, count in zip(values.tolist(), counts.tolist(), strict=True):
         written = f"{code:0{digits}x}"
         runs += [f"{written}*{count}"] if count >= _LEAST_RUN else [written] * count
     return f"{tensor.dtype}[{shape}]{layout}:{','.join(runs)}"
 
 
-def _tensor_from_text(text: str, room: int) -> Tensor:
+def _tensor_from_text(text: str, room: int, most_values: int) -> Tensor:
     match = _TENSOR.fullmatch(text)
     assert match is not None
     dtype, extents, layout, listed = match.group(1), match.group(2), match.group(3) or "C", match.group(4)
@@ -200,8 +213,11 @@ def _tensor_from_text(text: str, room: int) -> Tensor:
     shape = _shape(extents)
     size = math.prod(shape)
     if size > room:
-        raise ValueError(f"its shape has {size} values, more than the {room} that are left of {MOST_VALUES} in a line")
-    return Tensor(dtype, _codes(dtype, listed, size).reshape(shape), layout)
+        hint = "; --huge admits more, and they need memory" if most_values < HUGE_VALUES else ""
+        raise ValueError(
+            f"its shape has {size} values, more than the {room} that are left of {most_values} in a line{hint}"
+        )
+    return Tensor(dtype, _codes(dtype, listed, size, shape), layout)
 
 
 def _shape(text: str) -> tuple[int, ...]:
@@ -215,7 +231,7 @@ def _shape(text: str) -> tuple[int, ...]:
     return shape
 
 
-def _codes(dtype: str, listed: str, size: int) -> np.ndarray[tuple[int], np.dtype[np.unsignedinteger]]:
+def _codes(dtype: str, listed: str, size: int, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
     digits, bound = _digits(dtype), 1 << BITS[dtype]
     codes: list[int] = []
     counts: list[int] = []
@@ -234,4 +250,7 @@ def _codes(dtype: str, listed: str, size: int) -> np.ndarray[tuple[int], np.dtyp
             break
     if left:
         raise ValueError(f"expected {size} codes for its shape, got {'more' if left < 0 else size - left}")
-    return np.repeat(np.array(codes, code_dtype(dtype)), counts)
+    values, lengths = np.array(codes, code_dtype(dtype)), np.array(counts, np.int64)
+    if size > MOST_VALUES:
+        return np.asarray(from_runs(values, lengths, shape))
+    return np.repeat(values, lengths).reshape(shape)

@@ -17,8 +17,8 @@ from xverify.contracts.model import Clause, Contract, Judgement
 from xverify.core.bits import canonical, ulp_distance
 from xverify.core.call import BITS, Call, Outcome, code_dtype, encode_call
 from xverify.core.errors import UsageError, WorkerFailedError
+from xverify.core.near import nearest
 from xverify.core.rounding import is_subnormal
-from xverify.engine.select import nearest
 from xverify.oracles import all_oracles, answers, installed_version
 from xverify.oracles.protocol import Oracle
 from xverify.verify.attribute import neighbours

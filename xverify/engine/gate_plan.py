@@ -91,14 +91,22 @@ class Scope:
         return Repair(replace(contract, domain=self.domain), self.limits)
 
 
-def walk_batches(contract: Contract, scope: Scope, run_seed: int, turn: int = 0) -> Iterator[list[Case]]:
+def walk_batches(
+    contract: Contract,
+    scope: Scope,
+    run_seed: int,
+    turn: int = 0,
+    is_refused: Callable[[Call], bool] = lambda call: False,
+) -> Iterator[list[Case]]:
     """The whole walk of an edition, once.
 
     Args:
         scope: The calls to ask.
         turn: The number of walks before this one.
+        is_refused: is_refused(call): True if the kernel probably refuses all calls of this kind. It may change its answer
+            during the walk.
     """
-    return numbered(_walk(contract, scope, run_seed + turn), WALK * (1 + turn))
+    return numbered(_walk(contract, scope, run_seed + turn, is_refused), WALK * (1 + turn))
 
 
 def walk_seconds(domains: Iterable[tuple[Contract, Domain]]) -> float:
@@ -122,7 +130,7 @@ def drawn_batches(contract: Contract, scope: Scope, run_seed: int) -> Iterator[l
     return numbered(kept, DRAWN)
 
 
-def _walk(contract: Contract, scope: Scope, run_seed: int) -> Iterator[list[Case]]:
+def _walk(contract: Contract, scope: Scope, run_seed: int, is_refused: Callable[[Call], bool]) -> Iterator[list[Case]]:
     narrow = replace(contract, domain=scope.domain)
     repair = scope.repair(contract)
     rng = np.random.default_rng(derived_seed(run_seed, contract.id, "gate"))
@@ -140,7 +148,7 @@ def _walk(contract: Contract, scope: Scope, run_seed: int) -> Iterator[list[Case
         return (case for case in made if any(tensor.layout != "C" for tensor in case.call.tensors.values()))
 
     parts = [
-        lap_cases(lap(narrow, _shuffled(cell_structures(narrow), rng), repair), CHUNK),
+        lap_cases(lap(narrow, _shuffled(cell_structures(narrow), rng), repair, is_refused), CHUNK),
         structure_cases(narrow, iter(_shuffled(block_structures(narrow), rng)), "walk blocks", CHUNK, repair),
         structure_cases(narrow, iter(_shuffled(large_structures(narrow), rng)), "walk large", LARGE_CHUNK, repair),
         structure_cases(narrow, iter(structures), "walk structure", CHUNK, repair),

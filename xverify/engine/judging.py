@@ -25,9 +25,14 @@ def judge_batch(state: RunState, batch: Batch) -> None:
     for sent in batch.requests:
         for origin, outcome in zip(sent.origins, sent.outcomes or (), strict=False):
             state.options.rules.learn(batch.cases[origin.index].call, origin.subject, outcome)
+    answered = _not_refused(state, batch)
     judged = [
-        replace(verdicts.judge(batch.contract, c.call, c.number, c.legal), places=c.places, more=c.more)
-        for c in batch.cases
+        replace(
+            verdicts.judge(batch.contract, case.call, case.number, case.legal, index not in answered),
+            places=case.places,
+            more=case.more,
+        )
+        for index, case in enumerate(batch.cases)
     ]
     by_case = _outcomes(state, batch, judged)
     for case, outcomes in zip(judged, by_case, strict=True):
@@ -40,6 +45,18 @@ def judge_batch(state: RunState, batch: Batch) -> None:
         state.values += made.call.values
     cases = sum(state.cases_by_phase.values())
     state.emit(Progressed(batch.cases[-1].phase, cases, state.values, len(state.findings), state.elapsed()))
+
+
+def _not_refused(state: RunState, batch: Batch) -> set[int]:
+    """The indices of the cases that need a legal set: in a gate, those that are not all refused as not implemented."""
+    if not state.options.rules.every_call:
+        return set(range(len(batch.cases)))
+    return {
+        origin.index
+        for sent in batch.requests
+        for origin, outcome in zip(sent.origins, sent.outcomes or (), strict=False)
+        if outcome.kind != "unsupported"
+    }
 
 
 def _outcomes(state: RunState, batch: Batch, judged: list[Judged]) -> list[dict[Subject, Outcome]]:

@@ -14,8 +14,8 @@ from xverify.contracts.single import Number, single_call
 from xverify.core.call import Attribute, Call
 from xverify.core.dtypes import FLOATS, INTEGERS, QUANTIZED, SMALL_FLOATS, decimal, hexadecimal
 from xverify.core.errors import UsageError
+from xverify.core.near import nearest
 from xverify.engine.numerals import Numeral, code_of, exact, holds, numeral
-from xverify.engine.select import nearest
 
 X_TYPES = ("uint8", "int8", "uint16", "int16", "int32", "uint4", "int4", "uint2", "int2", *SMALL_FLOATS)
 """The types of x in the order in which they are tried if the user names none."""

@@ -29,6 +29,12 @@ class Reach:
     refused: int = 0
     """Allowed calls that were refused as not implemented."""
 
+    probes: int = 0
+    """The number of calls that were made to learn what the kernel takes."""
+
+    walks: int = 0
+    """The number of walks within what was learnt."""
+
     kept: dict[str, list[Call]] = field(default_factory=lambda: defaultdict(list))
     """A few answered calls of each granularity, the largest ones."""
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from xverify import contracts
 from xverify.contracts.model import Contract, Denormals
-from xverify.core.call import Call, Outcome, encode_call
+from xverify.core.call import RUNS_FROM, Call, Outcome, encode_call
 from xverify.core.codec import call_from_json
 from xverify.core.errors import DamagedFileError, UnableError, UsageError
-from xverify.core.line import call_from_line
+from xverify.core.line import HUGE_VALUES, call_from_line, call_to_line
 from xverify.core.verdict import Verdict
 from xverify.engine import select, vary
 from xverify.engine.reference_contract import like
@@ -228,6 +228,9 @@ def replay_finding(finding: Finding, ask: AskAny, own: Sequence[Contract] = ()) 
     contract = _contract(finding.key.contract, own)
     call, key = finding.call, finding.key
     assert call is not None
+    if call.values >= RUNS_FROM:
+        line = call_to_line(call, HUGE_VALUES)
+        raise UsageError(f"{finding.id} has {call.values} elements: replay its call with --huge, {line!r}")
 
     def ask_as_known(subject: Subject, call: Call) -> Outcome:
         return ask(subject, call.under(contract.asked_as))

@@ -9,7 +9,7 @@ from functools import partial
 
 from xverify import contracts
 from xverify.contracts.model import Contract
-from xverify.core.call import Call, Outcome
+from xverify.core.call import RUNS_FROM, Call, Outcome
 from xverify.engine.deaths import DEATHS, UNCONFIRMED, Confirming, shrink_death
 from xverify.engine.events import FindingShrunk, ShrinkStarted
 from xverify.engine.plan import derived_seed
@@ -146,9 +146,12 @@ def _ask_within(state: RunState, contract: Contract, subject: Subject, call: Cal
 
 
 def _is_shrinkable(finding: Finding, contract: Contract) -> bool:
-    """False for findings that appear by chance, need a hang for each evaluation, or are on the text alone."""
+    """False for findings that appear by chance, need a hang for each evaluation, or are on the text alone.
+
+    Calls of more than 2^30 elements are not shrinkable either, since they would not fit into memory.
+    """
     by_chance = finding.key.verdict == "nondeterministic" and finding.reference is None
-    if finding.call is None or by_chance or "hang" in changes.deaths(finding):
+    if finding.call is None or finding.call.values >= RUNS_FROM or by_chance or "hang" in changes.deaths(finding):
         return False
     return finding.key.verdict != "conflict" or contract.judge(finding.call).verdict == "allowed"
 

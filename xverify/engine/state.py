@@ -135,6 +135,9 @@ class RunState:
     unasked_calls: int = 0
     """Calls that were cancelled before they were answered."""
 
+    impossible: str = ""
+    """A sentence that says why a check that the user asked for was impossible."""
+
     first_verdict: float | None = None
     """Seconds from the start of the run to the first judged batch."""
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from xverify.core.errors import UnableError, UsageError
-from xverify.engine.select import nearest
+from xverify.core.near import nearest
 from xverify.oracles.protocol import Oracle, Setting
 from xverify.verify.variants import setting_of, with_setting, without_setting
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from xverify.core.line import call_to_line
+from xverify.core.line import HUGE_VALUES, MOST_VALUES, call_to_line
 from xverify.core.verdict import Verdict
 from xverify.engine.state import RunState
 from xverify.gate.evidence import evidence_of, sentence
+from xverify.gate.huge import DETAIL as HUGE
 from xverify.gate.ledger import Ledger, stale
 from xverify.gate.ledger_lookup import Memory, about
 from xverify.gate.options import GateOptions
@@ -94,7 +95,7 @@ def _unable(run: RunState, options: GateOptions, walked: bool) -> str:
             f"the budget of {options.budget:g} s ended before the walk: raise --budget, or test fewer types "
             "(--x-dtypes, --scale-dtypes, --granularity)"
         )
-    return ""
+    return run.impossible
 
 
 def _nothing(tallies: list[CellTally]) -> str:
@@ -124,7 +125,8 @@ def _line(run: RunState, finding: Finding) -> str:
     if finding.call is None:
         return ""
     try:
-        return call_to_line(finding.call.under(run.contract_of(finding).asked_as))
+        most = HUGE_VALUES if finding.key.detail == HUGE else MOST_VALUES
+        return call_to_line(finding.call.under(run.contract_of(finding).asked_as), most)
     except ValueError:
         return ""
 

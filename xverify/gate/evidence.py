@@ -7,7 +7,7 @@ The gate sends further calls to cells that lack evidence after the walk.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,6 +19,8 @@ from xverify.engine.plan import numbered
 from xverify.engine.state import RunState
 from xverify.report.decision import KEY, cells_in_words
 from xverify.report.summary import plural
+from xverify.strategies.learnt import holds_for
+from xverify.strategies.limits import CallLimits
 from xverify.strategies.ordinary import SHAPES, ordinary_calls
 from xverify.strategies.structures import Linear, build
 from xverify.strategies.walk import cell_structures
@@ -82,12 +84,13 @@ def cells_of(contract: Contract, within: Domain, answered: Container[Cell] = ())
     return list(cells)
 
 
-def lacks(tallies: Tallies, cells: Sequence[Cell]) -> list[Lack]:
+def lacks(tallies: Tallies, cells: Sequence[Cell], ranks: Mapping[str, Set[int]] | None = None) -> list[Lack]:
     """The cells that lack evidence, grouped by what they lack, the largest group first.
 
     Args:
         tallies: The tallies of the kernel.
         cells: The cells that need evidence, unless the kernel does not implement them.
+        ranks: The ranks that the kernel takes by the limits that the gate learnt, by contract. It takes all of other contracts.
     """
     ordinary = {cell: together(tally.ordinary for tally in listed) for cell, listed in tallies.items()}
     by_kind: dict[tuple[str, str], list[OrdinaryCalls]] = defaultdict(list)
@@ -100,19 +103,20 @@ def lacks(tallies: Tallies, cells: Sequence[Cell]) -> list[Lack]:
         missing = _NOT_ALLOWED
         if cell in tallies:
             kind = kinds.get((cell.contract, cell.granularity), OrdinaryCalls())
-            missing = _missing(tallies[cell], ordinary[cell], kind)
+            missing = _missing(tallies[cell], ordinary[cell], kind, (ranks or {}).get(cell.contract))
         if missing:
             by_lack[missing].append(cell)
     return [Lack(tuple(listed), missing) for missing, listed in sorted(by_lack.items(), key=lambda i: -len(i[1]))]
 
 
-def _missing(tallies: Sequence[CellTally], calls: OrdinaryCalls, kind: OrdinaryCalls) -> str:
+def _missing(tallies: Sequence[CellTally], calls: OrdinaryCalls, kind: OrdinaryCalls, ranks: Set[int] | None) -> str:
     """The evidence that a cell lacks; "" if it has enough, or if the kernel does not implement it.
 
     Args:
         tallies: The tallies of the cell.
         calls: The ordinary calls of the cell.
         kind: The ordinary calls of all cells of its granularity that the kernel implements.
+        ranks: The ranks that the kernel takes; None for all.
     """
     answered = sum(tally.answered for tally in tallies)
     if not answered:
@@ -124,6 +128,7 @@ def _missing(tallies: Sequence[CellTally], calls: OrdinaryCalls, kind: OrdinaryC
         return f"no answered call has more than {VECTOR} elements"
     # A rank is no loss if the kernel does not implement it in this cell, or in any cell of the granularity.
     possible = kind.sent.keys() - kind.declared() - calls.declared()
+    possible = possible if ranks is None else possible & ranks
     if len(calls.answered) < min(ENOUGH_RANKS, len(possible)):
         rank = min(calls.answered)
         return f"only calls of rank {rank} were answered, not of rank {_listed(sorted(possible - {rank}))}"
@@ -147,28 +152,51 @@ def ask_for_evidence(run: RunState, kernel: str, domains: Mapping[str, Domain], 
     for rank in SHAPES:
         tallies = tallies_of(run, kernel)
         needed = {name: cells_of(run.contract(name), domain, tallies) for name, domain in domains.items()}
-        lacking = {name: [c for lack in lacks(tallies, cells) for c in lack.cells] for name, cells in needed.items()}
+        ranks = learnt_ranks(run)
+        lacking = {
+            name: [c for lack in lacks(tallies, cells, ranks) for c in lack.cells] for name, cells in needed.items()
+        }
         if limit() or not any(lacking.values()):
             return
         streams = {
-            name: numbered(_batches(run, run.contract(name), cells, rank), EVIDENCE + (rank << 20))
+            name: numbered(_batches(run, name, cells, rank), EVIDENCE + (rank << 20))
             for name, cells in lacking.items()
             if cells
         }
         ask(run, streams, limit, patience=PATIENCE)
 
 
-def _batches(run: RunState, contract: Contract, cells: Sequence[Cell], rank: int) -> Iterator[list[Case]]:
+def _batches(run: RunState, name: str, cells: Sequence[Cell], rank: int) -> Iterator[list[Case]]:
+    # The edition itself makes calls, also where a reference implementation judges them.
+    text = next(text for text in run.options.texts or run.options.contracts if text.id == name)
+    repair, stated = run.repair(text), run.scopes[name].stated if name in run.scopes else CallLimits()
     batch: list[Case] = []
-    repair = run.repair(contract)
     for cell in cells:
-        call = next(ordinary_calls(contract, cell, rank, repair), None)
+        # Outside the limits that the gate learnt, a call still shows what the kernel does not implement.
+        within = ordinary_calls(text, cell, rank, repair)
+        call = next(within, None) or next(filter(stated.holds, ordinary_calls(text, cell, rank)), None)
         batch += [] if call is None else [Case(call, 0, "evidence")]
         if len(batch) == CHUNK:
             yield batch
             batch = []
     if batch:
         yield batch
+
+
+def learnt_ranks(run: RunState) -> dict[str, frozenset[int]]:
+    """The ranks that the kernel takes, for each edition whose calls it takes by rank.
+
+    Limits that the gate learnt count only if the kernel answers most calls within them.
+    """
+    ranks: dict[str, frozenset[int]] = {}
+    for name, scope in run.scopes.items():
+        taken = frozenset(rank for rank in scope.limits.values("rank") if isinstance(rank, int))
+        if not taken or name not in run.reach:
+            continue
+        rows = [counts for row, counts in run.reach[name].records.items() if holds_for(scope.limits, row)]
+        if sum(answered for answered, _ in rows) > max(1, sum(refused for _, refused in rows)):
+            ranks[name] = taken
+    return ranks
 
 
 def excused(run: RunState, kernel: str) -> set[Cell]:
@@ -192,7 +220,9 @@ def evidence_of(run: RunState, kernel: str, domains: Mapping[str, Domain], is_li
     """
     tallies, pardoned = tallies_of(run, kernel), excused(run, kernel)
     every = [cell for name, domain in domains.items() for cell in cells_of(run.contract(name), domain, tallies)]
-    cells = [cell for cell in every if cell not in pardoned and (cell in tallies or not is_like)]
+    # A reference, or the limits that the user stated, may leave out whole cells.
+    some = {name for name in domains if is_like or (name in run.scopes and run.scopes[name].stated)}
+    cells = [cell for cell in every if cell not in pardoned and (cell in tallies or cell.contract not in some)]
     everywhere = {_key(cell) for cell in (*tallies, *cells)}
     return {
         "allowed_calls": sum(tally.cases for listed in tallies.values() for tally in listed),
@@ -205,7 +235,7 @@ def evidence_of(run: RunState, kernel: str, domains: Mapping[str, Domain], is_li
                 "where": "; ".join(cells_in_words({_key(cell) for cell in lack.cells}, everywhere)),
                 "missing": lack.missing,
             }
-            for lack in lacks(tallies, cells)
+            for lack in lacks(tallies, cells, learnt_ranks(run))
         ],
     }
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from xverify.contracts.model import Contract, Domain
 from xverify.core.call import Call, Outcome
+from xverify.core.near import nearest
 from xverify.engine import equivalences
 from xverify.engine.asking import Limit, ask, interruptible, start
 from xverify.engine.conclude import conclude
@@ -19,7 +20,7 @@ from xverify.engine.gate_plan import Scope, drawn_batches, walk_batches, witness
 from xverify.engine.options import Options
 from xverify.engine.reference_contract import like
 from xverify.engine.rules import Rules
-from xverify.engine.select import nearest, version_of
+from xverify.engine.select import version_of
 from xverify.engine.shrink import shrink_all
 from xverify.engine.state import RunState, new_run
 from xverify.engine.store import on_disk_first, report, write_json
@@ -27,8 +28,9 @@ from xverify.engine.sweep import handling_interrupts
 from xverify.gate import ledger_lookup
 from xverify.gate.decide import decided
 from xverify.gate.evidence import ask_for_evidence
+from xverify.gate.huge import ask_huge
 from xverify.gate.largest import ask_for_largest
-from xverify.gate.learning import FIRST_BATCHES, answers_little, in_report, learn
+from xverify.gate.learning import FIRST_BATCHES, answers_little, in_report, is_outside, learn
 from xverify.gate.options import GateOptions
 from xverify.gate.signature import with_signature
 from xverify.oracles.protocol import Oracle
@@ -194,14 +196,18 @@ def _ask(run: RunState, options: GateOptions) -> bool:
         witnesses = ledger_lookup.witnesses(options.ledger, options.kernel.name, options.contracts)
         kept = {name: [call for call in calls if run.admits(texts[name], call)] for name, calls in witnesses.items()}
         ask(run, {name: witness_batches(calls) for name, calls in kept.items()}, limit, patience=PATIENCE)
-        walk = {name: walk_batches(text, run.scopes[name], options.seed) for name, text in texts.items()}
+        walk = {
+            name: walk_batches(text, run.scopes[name], options.seed, 0, lambda call: is_outside(run, call))
+            for name, text in texts.items()
+        }
         first = {name: islice(batches, FIRST_BATCHES) for name, batches in walk.items()}
         walked = ask(run, first, limit, patience=PATIENCE)
         # A kernel that answers nearly nothing is asked what it takes before the rest of the walk.
-        narrow = answers_little(run) and _walk_within(run, options, texts, limit)
+        if answers_little(run):
+            _walk_within(run, options, texts, limit)
         walked &= ask(run, walk, limit, patience=PATIENCE)
         # If the kernel supports little, the walk tested little: the second walk has only supported calls.
-        narrow = narrow or _walk_within(run, options, texts, limit)
+        _walk_within(run, options, texts, limit)
         if walked:
             ask_for_evidence(run, options.kernel.name, _domains(options), limit)
         if options.kernel.name not in run.tally.answering:
@@ -209,6 +215,8 @@ def _ask(run: RunState, options: GateOptions) -> bool:
         if walked:
             largest = options.contracts[-1]
             ask_for_largest(run, options, largest, run.scopes[largest.id], limit)
+            if options.huge and not run.ended():
+                run.impossible = ask_huge(run, options, largest, run.scopes[largest.id])
         if options.draw is None:
             drawn = {name: drawn_batches(text, run.scopes[name], options.seed) for name, text in texts.items()}
             ask(run, drawn, lambda: limit() or run.out_of(EXPLORE - SEVERAL_WAYS), patience=PATIENCE)
@@ -228,14 +236,9 @@ def _stated(options: GateOptions, domain: Domain) -> Scope:
     return Scope(domain, options.call_limits, options.call_limits, options.values_only)
 
 
-def _walk_within(run: RunState, options: GateOptions, texts: Mapping[str, Contract], limit: Limit) -> bool:
-    """Learn which calls the kernel takes, and ask the walk within them, until nothing new is learnt.
-
-    Returns:
-        True if the kernel takes fewer calls than the edition has.
-    """
-    is_narrower = False
-    for turn in range(1, 1 + WALKS_WITHIN):
+def _walk_within(run: RunState, options: GateOptions, texts: Mapping[str, Contract], limit: Limit) -> None:
+    """Learn which calls the kernel takes, and ask the walk within them, until nothing new is learnt."""
+    for _ in range(WALKS_WITHIN):
         before = dict(run.scopes)
         stated = {name: _stated(options, domain) for name, domain in _domains(options).items()}
         learn(run, texts, stated, options.seed, limit)
@@ -243,10 +246,11 @@ def _walk_within(run: RunState, options: GateOptions, texts: Mapping[str, Contra
         changed = [name for name in texts if run.scopes[name] != before[name]]
         if not changed or limit():
             break
-        is_narrower = True
-        again = {name: walk_batches(texts[name], run.scopes[name], options.seed, turn) for name in changed}
+        again = {}
+        for name in changed:
+            run.reach[name].walks += 1
+            again[name] = walk_batches(texts[name], run.scopes[name], options.seed, run.reach[name].walks)
         ask(run, again, limit, patience=PATIENCE)
-    return is_narrower
 
 
 def _out_of_shrinking(options: GateOptions, run: RunState, began: float) -> bool:

@@ -21,7 +21,7 @@ from xverify.engine.gate_plan import Scope
 from xverify.engine.plan import derived_seed, numbered
 from xverify.engine.state import RunState
 from xverify.strategies.learnt import TYPES, learnt_limits, ordinary_structures, refusals_in_words, variations
-from xverify.strategies.limits import PROPERTIES, CallLimits
+from xverify.strategies.limits import PROPERTIES, CallLimits, granularity_of
 from xverify.strategies.structures import Structure, build
 from xverify.workers.case import Case
 
@@ -48,22 +48,28 @@ def answers_little(run: RunState) -> bool:
     return refused > AT_ONCE and answered < FEW_ANSWERED * (answered + refused)
 
 
-def learn(run: RunState, texts: Mapping[str, Contract], scopes: dict[str, Scope], seed: int, limit: Limit) -> bool:
-    """Learn which calls the kernel takes, and narrow the scopes to them, in place.
+def is_outside(run: RunState, call: Call) -> bool:
+    """True if the types or the granularity of a call are outside what the run has learnt that the kernel takes."""
+    domain = run.scopes[call.contract].domain
+    scale = call.tensors.get("scale")
+    inside = (
+        call.data.dtype in domain.x_dtypes
+        and (scale is None or scale.dtype in domain.scale_dtypes)
+        and str(call.attributes.get("output_dtype", scale.dtype if scale else "float32")) in domain.output_dtypes
+        and (scale is None or granularity_of(call) in domain.granularities)
+    )
+    return not inside
 
-    Returns:
-        True if a scope became narrower.
-    """
-    is_narrower = False
+
+def learn(run: RunState, texts: Mapping[str, Contract], scopes: dict[str, Scope], seed: int, limit: Limit) -> None:
+    """Learn which calls the kernel takes, and narrow the scopes to them, in place."""
     for name, text in texts.items():
         reach, scope = run.reach[name], scopes[name]
         if not reach.refused or (text.domain.family == "range" and not reach.answered):
             continue
-        _probe(run, text, scope, seed, limit)
-        narrower = narrowed_by(scope, learnt_limits(reach.records))
-        is_narrower |= narrower != scope
-        scopes[name] = narrower
-    return is_narrower
+        if not reach.probes:
+            _probe(run, text, scope, seed, limit)
+        scopes[name] = narrowed_by(scope, learnt_limits(reach.records))
 
 
 def narrowed_by(scope: Scope, learnt: CallLimits) -> Scope:
@@ -82,7 +88,7 @@ def narrowed_by(scope: Scope, learnt: CallLimits) -> Scope:
 
 def _probe(run: RunState, text: Contract, scope: Scope, seed: int, limit: Limit) -> None:
     """Ask ordinary calls until some are answered, and variations of answered ones."""
-    reach, numbers = run.reach[text.id], _Numbers()
+    reach = run.reach[text.id]
     narrow = replace(text, domain=scope.domain)
     rng = np.random.default_rng(derived_seed(seed, text.id, "ordinary calls"))
     if not any(reach.kept.values()):
@@ -91,18 +97,18 @@ def _probe(run: RunState, text: Contract, scope: Scope, seed: int, limit: Limit)
         while not any(reach.kept.values()) and (chunk := list(islice(shuffled, AT_ONCE))):
             if limit():
                 return
-            _ask(run, text, chunk, numbers, limit)
+            _ask(run, text, chunk, limit)
     # Another granularity may be taken with the types of the answered calls.
     answered = [call for calls in reach.kept.values() for call in calls]
     for kind in scope.domain.granularities:
         if answered and not reach.kept[kind] and not limit():
             typed = replace(narrow, domain=_types_of(answered, scope.domain))
-            _ask(run, text, list(_calls(typed, scope, ordinary_structures(typed.domain, kind))), numbers, limit)
+            _ask(run, text, list(_calls(typed, scope, ordinary_structures(typed.domain, kind))), limit)
     for calls in list(reach.kept.values()):
         for call in sorted(calls, key=lambda call: -call.values)[:VARIED]:
             if not limit():
                 varied = variations(call, narrow, scope.stated, reach.records)
-                _ask(run, text, list(varied), numbers, limit)
+                _ask(run, text, list(varied), limit)
 
 
 def _calls(contract: Contract, scope: Scope, structures: Iterable[Structure]) -> Iterator[Call]:
@@ -126,20 +132,11 @@ def _types_of(calls: Iterable[Call], domain: Domain) -> Domain:
     )
 
 
-class _Numbers:
-    """Numbers of calls, each used once."""
-
-    def __init__(self) -> None:
-        self.next = PROBES
-
-    def of(self, calls: list[Call]) -> Iterator[list[Case]]:
-        first, self.next = self.next, self.next + len(calls)
-        return numbered(iter([[Case(call, 0, "walk") for call in calls]]), first)
-
-
-def _ask(run: RunState, text: Contract, calls: list[Call], numbers: _Numbers, limit: Limit) -> None:
+def _ask(run: RunState, text: Contract, calls: list[Call], limit: Limit) -> None:
+    reach = run.reach[text.id]
+    first, reach.probes = PROBES + reach.probes, reach.probes + len(calls)
     if calls:
-        ask(run, {text.id: numbers.of(calls)}, limit)
+        ask(run, {text.id: numbered(iter([[Case(call, 0, "walk") for call in calls]]), first)}, limit)
 
 
 # -- words --------------------------------------------------------------------------------------------------

@@ -26,6 +26,8 @@ def render(report: Json) -> str:
     items = [_item(decision.standing(finding), finding) for finding in decision.known(report)]
     items += [_item(f"no failure, {summary.words(f['verdict'])}", f) for f in decision.harmless(report)]
     items += [f"- stale: {code(name)}; remove it with {code('xverify ledger prune')}" for name in gate["stale"]]
+    if scope := gate.get("scope"):
+        items.append(f"- takes: {text(scope)}")
     items += [f"- {text(sentence)}" for sentence in (*decision.lacking(report), decision.covered(report)) if sentence]
     if missing := decision.not_tested(report):
         items.append(f"- not tested: {text(missing)}")

@@ -69,6 +69,9 @@ class GateOptions:
     allow_mixed: bool = False
     fail_fast: bool = False
 
+    huge: bool = False
+    """Send a call of more than 2^31 elements too."""
+
     check_signature: bool = True
     """Check that a Python kernel takes the arguments of every call of its editions, before the first call."""
 

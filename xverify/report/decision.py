@@ -351,7 +351,8 @@ def replay_line(report: Json, finding: Json, run: str = "", most: int = MOST_ARG
     words = ["xverify", "replay"]
     if line and len(line) <= most:
         threads = ["--threads"] if finding["subject"]["options"] == "threads" else []
-        words += [line, *_to_what(gate), *threads, "--was", _was(finding)]
+        huge = ["--huge"] if finding.get("detail") == "huge" else []
+        words += [line, *_to_what(gate), *threads, *huge, "--was", _was(finding)]
     else:
         words += [finding["id"], "--run", run or report["run"]["id"], "--kernel", gate["target"], *_files(gate)]
         # A name stands in the report, but a user's file runs only when the user names it.

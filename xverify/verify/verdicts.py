@@ -72,8 +72,16 @@ class Judged:
         return [self.codes_by_reading[reading] for reading in readings]
 
 
-def judge(contract: Contract, call: Call, number: int = 0, legal: Legal | None = None) -> Judged:
-    """Judge a call by its contract. ``legal`` is its legal set if that is computed already."""
+def judge(contract: Contract, call: Call, number: int = 0, legal: Legal | None = None, refused: bool = False) -> Judged:
+    """Judge a call by its contract.
+
+    Args:
+        contract: The edition.
+        call: The call.
+        number: Its number.
+        legal: Its legal set if that is computed already.
+        refused: True if no implementation gave a result, so that no legal set is needed.
+    """
     judgement = contract.judge(call)
     if judgement.verdict == "forbidden":
         return Judged(contract, call, judgement, None, None, number)
@@ -83,7 +91,8 @@ def judge(contract: Contract, call: Call, number: int = 0, legal: Legal | None =
         clause = judgement.clauses[0].removeprefix(contract.id + "/")
         cell = replace(cell, variant=f"{cell.variant} open: {clause}".strip())
         return Judged(contract, call, judgement, cell, None, number)
-    return Judged(contract, call, judgement, cell, legal or legal_set(contract, call), number)
+    legal = None if refused else legal or legal_set(contract, call)
+    return Judged(contract, call, judgement, cell, legal, number)
 
 
 SAME_AS = "same-as-"

@@ -64,6 +64,7 @@ def _is_fault(finding: Json) -> bool:
 def _say_extent(suite: Xml.Element, report: Json) -> None:
     """Add properties that say what a gate's decision covers."""
     extent = {
+        "takes": report["gate"].get("scope", ""),
         "covered": decision.covered(report),
         "lacks evidence": "; ".join(decision.lacking(report)),
         "not tested": decision.not_tested(report),
