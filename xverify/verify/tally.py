@@ -250,7 +250,10 @@ class Tally:
                 yield subject, cell, tally, discrepancy, judged, outcome
 
     def _explanations(self, violating: Sequence[tuple[Subject, Cell, CellTally]]) -> list[Explained]:
-        """The explanation of each cell. An indexing mistake that explains other cells of the implementation is tried first."""
+        """The explanation of each cell.
+
+        An indexing mistake that explains other cells of the implementation is tried first.
+        """
         shared = self._shared_recipes()
         mistakes: defaultdict[str, Counter[Misindexing]] = defaultdict(Counter)
         every = []
