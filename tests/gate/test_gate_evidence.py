@@ -44,7 +44,7 @@ def tally(answered: str = "", refused: str = "", largest: int = 100, **counts: A
 
 
 def missing(*tallies: CellTally) -> list[str]:
-    """What the first cell and a second one lack, in the order of their tallies."""
+    """The missing evidence of a first cell and a second one, in the order of their tallies."""
     cells = dict(zip((CELL, OTHER), ([one] for one in tallies), strict=False))
     by_cell = {cell: lack.missing for lack in lacks(cells, tuple(cells)) for cell in lack.cells}
     return [by_cell.get(cell, "") for cell in cells]
@@ -141,7 +141,7 @@ def small_calls() -> dict[tuple[str, int], list[list[Case]]]:
 
 @pytest.fixture(autouse=True)
 def walk_of_small_calls(monkeypatch: pytest.MonkeyPatch, small_calls: dict[tuple[str, int], list[list[Case]]]):
-    """Make each walk once for all gates, with its cheap calls only. They are enough to see what a kernel answers."""
+    """Make each walk once for all gates, with its cheap calls only."""
 
     def walk(contract: Contract, scope: Scope, seed: int, turn: int = 0, *_: object) -> Iterator[list[Case]]:
         key = repr(scope), turn

@@ -1,6 +1,6 @@
-"""The evidence that a gate needs for a pass: answered, allowed, ordinary calls in each cell that the kernel implements.
+"""The evidence that a gate needs for a pass, cell by cell.
 
-A cell needs them in two ranks, and past one vector length. One rank is enough where the edition or the kernel admits one only.
+A cell that the kernel implements needs answered, allowed, ordinary calls in two ranks, and past one vector length. One rank is enough where the edition or the kernel admits one only.
 The gate sends further calls to cells that lack evidence after the walk.
 """
 
@@ -52,7 +52,7 @@ class Lack:
 
     cells: tuple[Cell, ...]
     missing: str
-    """What is missing, as a clause."""
+    """The missing evidence, as a clause."""
 
 
 def tallies_of(run: RunState, kernel: str) -> Tallies:

@@ -1,4 +1,4 @@
-"""Ordinary calls: the allowed calls whose answers are evidence that an implementation computes something.
+"""Ordinary calls: allowed calls whose answers show that an implementation computes something.
 
 An ordinary call has a non-empty x with several codes. Its scales are finite and not zero, or its ranges are finite and not
 empty. An implementation may answer thousands of other calls without a single multiplication.
@@ -73,11 +73,11 @@ class OrdinaryCalls:
             self.largest = max(self.largest, call.values)
 
     def different(self) -> int:
-        """The number of different calls that were answered. Other types and layouts do not make a call different."""
+        """The number of answered calls with different contents, whatever their types and layouts."""
         return sum(map(len, self.answered.values()))
 
     def declared(self) -> set[int]:
-        """The ranks that the implementation refuses as not implemented, if it answers most calls of the others."""
+        """The ranks that are refused as not implemented, if most calls of other ranks are answered."""
         refused = sum(len(self.unsupported[rank]) for rank in self.answered)
         return self.sent - self.taken if 1 < self.different() >= refused else set()
 
@@ -90,7 +90,7 @@ def _content(call: Call) -> int:
 
 
 def oddity_of(call: Call) -> str:
-    """The reason why an allowed call is not ordinary: "empty", "special" or "constant"; "" for an ordinary call."""
+    """The reason why a call is not ordinary: "empty", "special" or "constant"; "" if it is."""
     if not call.values:
         return "empty"
     if not _has_ordinary_parameters(call):
