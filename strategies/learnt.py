@@ -158,7 +158,7 @@ def refusals_in_words(records: Records, most: int = 3) -> list[str]:
     if not words and any(count for _, count in records.values()):
         words = ["single calls"] if any(answers for answers, _ in records.values()) else ["every call"]
     more = len(words) - most
-    return words[:most] + ([f"{more} more {'kind' if more == 1 else 'kinds'}"] if more > 0 else [])
+    return words[:most] + ([f"{more} more kind{'s' * (more > 1)}"] if more > 0 else [])
 
 
 def _outside(name: str, admitted: frozenset[Value], outside: frozenset[Value]) -> str:

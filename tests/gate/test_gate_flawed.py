@@ -70,6 +70,7 @@ REPRESENTATIVES = (
     "blocks_interleaved", "multiplied_by_inverse", "scales_of_first_call", "output_buffer_kept", "axis_zero_taken_as_absent",
     "anything_that_broadcasts_taken", "narrow_range_not_looked_at", "tail_written_past_end", "odd_rest_never_ends",
     "subnormals_flushed", "address_aligned_down", "absent_zero_point_read", "upper_nibble_first",
+    "later_blocks_alternate", "pitch_of_scale_ignored", "rows_above_65535_left_out",
 )  # fmt: skip
 """Kernels that cover each file, verdict and contract. `make test-slow` takes all others."""
 

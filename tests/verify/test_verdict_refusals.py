@@ -53,8 +53,16 @@ def test_a_result_that_cannot_be_read_is_no_refusal() -> None:
     assert found["unreadable-result"].summary.endswith(": the result is None; return an array")
     assert judged.cell is not None
     assert tally.status(ONE, judged.cell) == "unreadable-result"
-    refused = concluded([(forbidden_call(), ONE, nothing)])[1]["unreadable-result"]
-    assert "forbids: the result is None; return an array. To refuse a call, raise an exception" in refused.summary
+    tally, found = concluded([(forbidden_call(), ONE, nothing), (forbidden_call(1), ONE, nothing)])
+    assert found == {}
+    ((subject, refused, outcome, count),) = tally.not_refused()
+    assert (subject, outcome, count) == (ONE, nothing, 2)
+    summary = verdicts.unreadable(refused, "one", outcome)
+    assert summary is not None
+    assert "forbids: the result is None; return an array. To refuse a call, raise an exception" in summary.summary
+    allowed = judge(ONNX_13, Call(ONNX_13.id, {"x": tensor("int8", [1]), "scale": tensor("float32", 1.0)}))
+    tally, _ = concluded([(forbidden_call(), ONE, nothing), (allowed, ONE, nothing)])
+    assert list(tally.not_refused()) == []
     assert concluded([(open_call(), ONE, nothing)])[1] == {}
     assert concluded([(judged, ONE, nothing)], is_judged=False)[1] == {}
 

@@ -36,6 +36,7 @@ def conclude(state: RunState) -> None:
     departures: SamplesOf = defaultdict(list)
     _mixtures(state, departures)
     _refusals(state)
+    _unreadable(state)
     _ambiguities(state, departures)
     for (key, standing), groups in departures.items():
         finding, samples = state.findings.of(key, standing), _chosen(groups)
@@ -140,6 +141,13 @@ def _right_elsewhere(state: RunState, finding: Finding, piece: Recipe | None) ->
     right.sort(key=lambda item: item[:2])
     stride = max(1, len(right) // MOST_SAMPLES)
     return _chosen([tally.evidence.samples(piece) for _, _, tally in right[::stride]])
+
+
+def _unreadable(state: RunState) -> None:
+    for subject, judged, outcome, count in state.tally.not_refused():
+        nothing = verdicts.unreadable(judged, subject.name, outcome)
+        if nothing is not None:
+            record(state, nothing, subject, judged, outcome, cases=count)
 
 
 def _refusals(state: RunState) -> None:

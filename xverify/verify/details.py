@@ -12,7 +12,7 @@ translates it.
 | nondeterministic | a note, a setting such as ``threads=8``, ``threads=8:refuses``, or nothing |
 | violation | RECIPE, ``partly:RECIPE``, ``types:X:OUTPUT``, ``result-type:GOT:DUE``, ``result-shape`` |
 | mixed | RECIPE, ``types:X:OUTPUT``, ``equivalence:TWIN`` |
-| unreadable-result | the type of the result, ``NoneType``, or the dtype of the array, ``object`` |
+| unreadable-result | the type of the result or the dtype of the array: ``NoneType``, ``object``, ``NoneType:forbidden`` |
 | wrongly-accepted | CLAUSE |
 | wrongly-rejected | ``integer:zero-point:TypeError``, ``float8:no-zero-point:ValueError`` |
 | ambiguity | READING, ``refuses:REFERENCE``, ``computes:REFERENCE``, ``other-values:REFERENCE`` |

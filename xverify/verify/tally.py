@@ -91,6 +91,8 @@ class Tally:
         self.judged_by: dict[tuple[Subject, str], bool] = {}
         self.answering: set[str] = set()
         """Names of the implementations that answered an allowed call."""
+        self._not_refused: dict[tuple[Subject, str], tuple[Judged, Outcome, int]] = {}
+        """By implementation and edition: the smallest forbidden call with an unreadable result, and the number of such calls."""
         self.last_was_wrong = False
         """True if the last outcome had values outside the legal set. Their finding is made at the end of the run."""
 
@@ -107,7 +109,9 @@ class Tally:
             discrepancies.append(death)
         self.judged_by[subject, judged.contract.id] = is_judged
         if judged.judgement.verdict == "forbidden":
-            accepted = verdicts.accepted(judged, label, outcome) or verdicts.unreadable(judged, label, outcome)
+            if outcome.kind == "unreadable" and is_judged:
+                self._remember_unreadable(judged, subject, outcome)
+            accepted = verdicts.accepted(judged, label, outcome)
             return discrepancies + ([accepted] if accepted and is_judged else [])
         assert judged.cell is not None
         cell = self.cells[subject, judged.cell]
@@ -139,6 +143,24 @@ class Tally:
         odd = verdicts.shape_or_type(judged, label, outcome)
         cell.wrong += max(1, judged.call.values) if odd else 0
         return discrepancies + ([odd] if odd and is_judged else [])
+
+    def _remember_unreadable(self, judged: Judged, subject: Subject, outcome: Outcome) -> None:
+        first, answer, count = self._not_refused.get((subject, judged.contract.id), (judged, outcome, 0))
+        if _smaller(judged, first):
+            first, answer = judged, outcome
+        self._not_refused[subject, judged.contract.id] = (first, answer, count + 1)
+
+    def not_refused(self) -> Iterator[tuple[Subject, Judged, Outcome, int]]:
+        """Yield the smallest forbidden call with an unreadable result, and how many there are.
+
+        An implementation with such results of allowed calls is left out: that is one mistake.
+        """
+        allowed = {(subject.name, cell.contract) for (subject, cell), tally in self.cells.items() if tally.unreadable}
+        for (subject, contract), (judged, outcome, count) in sorted(
+            self._not_refused.items(), key=lambda item: (item[0][1], item[0][0].label)
+        ):
+            if (subject.name, contract) not in allowed:
+                yield subject, judged, outcome, count
 
     def _values(
         self,
@@ -228,7 +250,10 @@ class Tally:
                 yield subject, cell, tally, discrepancy, judged, outcome
 
     def _explanations(self, violating: Sequence[tuple[Subject, Cell, CellTally]]) -> list[Explained]:
-        """The explanation of each cell. An indexing mistake that explains other cells of the implementation is tried first."""
+        """The explanation of each cell.
+
+        An indexing mistake that explains other cells of the implementation is tried first.
+        """
         shared = self._shared_recipes()
         mistakes: defaultdict[str, Counter[Misindexing]] = defaultdict(Counter)
         every = []
@@ -247,9 +272,9 @@ class Tally:
         return every
 
     def _shared_recipes(self) -> dict[tuple[Subject, Cell], Reading | None]:
-        """The recipe of each cell with wrong or mixed values, chosen so that few explain many cells; None if none is known.
+        """The recipe of each cell with wrong or mixed values; None where none is known.
 
-        Both kinds of cells count together: one mistake leaves the legal set in some, and mixes its readings in others.
+        As few recipes as possible explain the cells. Both kinds of cells count together: one mistake leaves the legal set in some, and mixes its readings in others.
         """
         groups = {}
         for (subject, cell), tally in self._ordered():

@@ -229,10 +229,11 @@ def unreadable(judged: Judged, subject: str, outcome: Outcome) -> Discrepancy | 
     if judged.cell is None:
         of = f"a call that the clause {clause_text(judged, judged.judgement.clauses[0])!r} forbids"
         due = f"{outcome.message}. To refuse a call, raise an exception"
+        detail = detail_of(outcome.error, "forbidden")
     else:
-        of, due = f"an allowed call ({_types(judged.cell)})", outcome.message
+        of, due, detail = f"an allowed call ({_types(judged.cell)})", outcome.message, outcome.error
     summary = f"{subject} returns what xverify cannot read from {of}: {due}"
-    key = Key(subject, contract.id, Verdict.UNREADABLE, clause, outcome.error)
+    key = Key(subject, contract.id, Verdict.UNREADABLE, clause, detail)
     return Discrepancy(key, summary, values=judged.call.values)
 
 
@@ -259,7 +260,7 @@ def compared(judged: Judged, outcome: Outcome) -> Comparison | None:
 
 
 def flushed(judged: Judged, subject: str, comparison: Comparison) -> Discrepancy | None:
-    """The discrepancy of results that are legal if subnormal numbers may be zero, if nothing else is wrong."""
+    """The discrepancy of results that are legal only if subnormal numbers may be zero."""
     if not comparison.flushed_values or comparison.wrong_values:
         return None
     count = comparison.flushed_values
