@@ -146,7 +146,7 @@ def test_every_call_must_be_taken_and_every_clause_kept(gate):
 
 def test_unimplemented_calls_are_reported_and_fail_only_a_strict_gate(gate):
     output = gate("no_zero_points", PASS)
-    assert "refused as not implemented: zero point of int8" in output
+    assert "refused as not implemented: zero point of " in output
     assert gate.report["gate"]["unsupported"]
     gate("no_zero_points", FINDINGS, "--strict", "-x")
     assert {f["verdict"] for f in gate.failing()} == {"wrongly-rejected"}
