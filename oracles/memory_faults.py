@@ -1,4 +1,4 @@
-"""Words for the address at which a native kernel faulted: which tensor it belongs to, and on which side.
+"""Words for the address at which a native kernel faulted: the tensor, and the side of it.
 
 A handler of SIGSEGV and SIGBUS writes one line to the process's log, and leaves the rest to the handler before it.
 """
@@ -107,7 +107,7 @@ def watch() -> Watch:
 
 
 def in_words(address: int, lent: List[Lent], writes: Optional[bool]) -> str:
-    """The fault in a sentence without a subject: "reads 4 bytes past the end of scale (float32[3], 12 bytes)".
+    """The fault as a predicate: "reads past the end of scale (float32[3], 12 bytes): ...".
 
     Args:
         address: the address of the fault.

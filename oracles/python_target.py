@@ -82,9 +82,9 @@ def _from_file(path: str) -> ModuleType:
 
 
 def _package_of(folder: str) -> Tuple[str, str]:
-    """The package that a folder is, with a dot at the end, and the folder that holds the outermost package.
+    """The package name of a folder, with a dot at the end, and the folder of the outermost package.
 
-    ("", the folder) if it is none.
+    A folder that is no package has the name "".
     """
     package = ""
     while os.path.isfile(os.path.join(folder, "__init__.py")) and os.path.basename(folder).isidentifier():

@@ -151,7 +151,7 @@ def _usual_probes(call: Call, structure: Linear, cell_triples: Probes, form: Cal
 
 
 def _accepted(probe: Probe, repair: Repair) -> Iterator[Probe]:
-    """The probe, or calls that hold its values in an arrangement that the edition allows and the limits admit."""
+    """The probe, or calls with its values in an arrangement that the edition and the limits allow."""
     if repair.accepts(probe.call):
         yield probe
         return

@@ -134,7 +134,8 @@ def refusals_in_words(records: Records, most: int = 3) -> list[str]:
     words += [in_words(pattern) for pattern in limits.without]
     if not words and any(count for _, count in records.values()):
         words = ["single calls"] if any(answers for answers, _ in records.values()) else ["every call"]
-    return words[:most] + ([f"{len(words) - most} more kinds"] if len(words) > most else [])
+    more = len(words) - most
+    return words[:most] + ([f"{more} more kind{'s' * (more > 1)}"] if more > 0 else [])
 
 
 def _outside(name: str, admitted: frozenset[Value], outside: frozenset[Value]) -> str:

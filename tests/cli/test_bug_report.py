@@ -1,4 +1,4 @@
-"""Exceptions in xverify itself, and in a user's edition: exit code 3, one sentence, and a file for a bug report."""
+"""Exceptions in xverify or in a user's edition: exit code 3, a sentence, and a file to report."""
 
 from __future__ import annotations
 

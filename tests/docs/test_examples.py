@@ -28,7 +28,7 @@ BFLOAT16 = ("--scale-dtypes", "bfloat16", "--walk-only", "--budget", "60s")
 
 
 def cells(directory: Path) -> set[tuple[str, str, str]]:
-    """Return the types of scale and output, and the granularity, of the cells that the only gate found right.
+    """Return the types and the granularity of the cells that the only gate found right.
 
     A cell whose subnormal results are zero is ambiguous.
     """

@@ -1,4 +1,4 @@
-"""The checks that ai.onnx DequantizeLinear 25 asks for, for kernels that compute by other means than the in-house ones.
+"""Checks of arguments by ai.onnx DequantizeLinear 25, for kernels with arithmetic of their own.
 
 It shares nothing with the in-house kernels and the contracts.
 """

@@ -1,4 +1,7 @@
-"""A right kernel in JAX: int8 and uint8, the scale's type as output. XLA flushes subnormal inputs and results to zero."""
+"""A right kernel in JAX: int8 and uint8, the scale's type as output.
+
+XLA flushes subnormal inputs and results to zero.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Right kernels in NumPy, as somebody writes them first: 8-bit and 4-bit integers, the scale's type as output.
+"""Right kernels in NumPy, as somebody writes them first.
 
-Those with limits say "not implemented" outside of them.
+They take 8-bit and 4-bit integers, and give the scale's type. Those with limits say "not implemented" outside of them.
 """
 
 from __future__ import annotations

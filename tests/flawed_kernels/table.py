@@ -46,7 +46,10 @@ class Flawed:
 
 @dataclass(frozen=True)
 class Sound:
-    """A kernel without a mistake, which the gate must pass. It says "not implemented" outside of its limits."""
+    """A kernel without a mistake, which the gate must pass.
+
+    It says "not implemented" outside of its limits.
+    """
 
     target: str
     contract: str = ONNX

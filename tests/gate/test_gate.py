@@ -186,7 +186,7 @@ def test_a_drop_in_replacement_gives_the_same_bits_and_refuses_the_same(gate):
 
 
 def test_two_builds_are_compared_with_their_refusals(gate, tmp_path):
-    """Both are files of one name. One build refuses zero points as not implemented, which --strict does not have to say."""
+    """Both are files of one name, and one build refuses zero points as not implemented."""
     builds = [tmp_path / name / "gate_kernels.py" for name in ("base", "changed")]
     for build in builds:
         build.parent.mkdir()

@@ -12,10 +12,10 @@ from detection import KERNELS
 from flawed_kernels.table import ALMOST_NOTHING, AlmostNothing
 
 from xverify import contracts, dequantize_linear
-from xverify.contracts.model import Cell, Contract, Domain
+from xverify.contracts.model import Cell, Contract
 from xverify.core import fenv
-from xverify.engine.gate_plan import walk_batches
-from xverify.gate.evidence import Lack, cells_of, lacks, sentence
+from xverify.engine.gate_plan import Scope, walk_batches
+from xverify.gate.evidence import MANY, Lack, cells_of, lacks, sentence
 from xverify.gate.gate import gate, narrowed, nothing_more
 from xverify.gate.options import GateOptions
 from xverify.oracles.plugin import USERS
@@ -34,17 +34,17 @@ OTHER = replace(CELL, x_dtype="uint8")
 
 def tally(answered: str = "", refused: str = "", largest: int = 100, **counts: Any) -> CellTally:
     """A tally whose ordinary calls have these ranks: one digit for each call."""
-    sent = OrdinaryCalls(largest_sent=100, largest=largest)
-    for rank in map(int, answered):
-        sent.answered[rank] += 1
-    for rank in map(int, refused):
-        sent.unsupported[rank] += 1
-    sent.sent = sent.answered + sent.unsupported
+    sent = OrdinaryCalls(largest_sent=100, largest=largest, sent={*map(int, answered + refused)})
+    for number, rank in enumerate(answered):
+        sent.answered[int(rank)].add(number)
+        sent.taken.add(int(rank))
+    for number, rank in enumerate(refused):
+        sent.unsupported[int(rank)].add(-1 - number)
     return CellTally(answered=len(answered), unsupported=len(refused), ordinary=sent, **counts)
 
 
 def missing(*tallies: CellTally) -> list[str]:
-    """What the first cell and a second one lack, in the order of their tallies."""
+    """The missing evidence of a first cell and a second one, in the order of their tallies."""
     cells = dict(zip((CELL, OTHER), ([one] for one in tallies), strict=False))
     by_cell = {cell: lack.missing for lack in lacks(cells, tuple(cells)) for cell in lack.cells}
     return [by_cell.get(cell, "") for cell in cells]
@@ -58,7 +58,7 @@ def test_what_a_cell_lacks():
     assert missing(tally("11")) == [""], "no other rank was possible"
     assert missing(tally("11", "222"), tally("23")) == ["only calls of rank 1 were answered, not of rank 3", ""]
     assert missing(tally("11", "23"), tally("23")) == ["", ""], "this cell is not implemented for other ranks"
-    few = {CELL: [tally("11", "1112")], OTHER: [tally("23")]}
+    few = {CELL: [tally("11", "1112")], OTHER: [tally("2" * MANY + "3")]}
     assert [lack.missing for lack in lacks(few, [CELL])] == ["only calls of rank 1 were answered, not of rank 2 or 3"]
     assert not lacks(few, [CELL], {NEWEST: {1}}), "the gate learnt that the kernel takes rank 1 only"
     assert missing(CellTally(answered=3)) == ["no call with ordinary values was answered"]
@@ -141,12 +141,12 @@ def small_calls() -> dict[tuple[str, int], list[list[Case]]]:
 
 @pytest.fixture(autouse=True)
 def walk_of_small_calls(monkeypatch: pytest.MonkeyPatch, small_calls: dict[tuple[str, int], list[list[Case]]]):
-    """Make each walk once for all gates, with its cheap calls only. They are enough to see what a kernel answers."""
+    """Make each walk once for all gates, with its cheap calls only."""
 
-    def walk(contract: Contract, within: Domain, seed: int, turn: int = 0) -> Iterator[list[Case]]:
-        key = repr(within), turn
+    def walk(contract: Contract, scope: Scope, seed: int, turn: int = 0, *_: object) -> Iterator[list[Case]]:
+        key = repr(scope), turn
         if key not in small_calls:
-            batches = walk_batches(contract, within, seed, turn)
+            batches = walk_batches(contract, scope, seed, turn)
             small_calls[key] = [[case for case in batch if _is_cheap(case)] for batch in batches]
         return iter([batch for batch in small_calls[key] if batch])
 

@@ -1,4 +1,4 @@
-"""A kernel that takes few calls: the gate learns which, or the user says it. Wrong answers within them are found."""
+"""Kernels that take few calls, by limits that the gate learns or the user states."""
 
 from __future__ import annotations
 

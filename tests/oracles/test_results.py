@@ -45,7 +45,7 @@ class Foreign:
 
 
 def test_types_that_numpy_lacks_come_through_dlpack() -> None:
-    """They share the memory of the tensor, in its strides. Without a version, the memory counts as read-only."""
+    """They share the memory of the tensor; without a version, it counts as read-only."""
     codes = np.arange(12, dtype=np.uint16).reshape(3, 4)
     for versions in (True, False):
         for array in (codes, codes.T, codes[1:, ::2], codes[:, 0], codes[0, 0, ...]):

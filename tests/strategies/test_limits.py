@@ -85,7 +85,7 @@ def test_wrong_words_are_refused_with_one_sentence(words, message) -> None:
 
 
 def records(takes, calls: list[Call]) -> dict:
-    """What a kernel answers and refuses, if it takes the calls for which ``takes`` is true."""
+    """Counts of answers and refusals of a kernel that takes the calls for which ``takes`` is true."""
     rows: dict = {}
     for call in calls:
         rows.setdefault(row_of(call), [0, 0])[0 if takes(call) else 1] += 1

@@ -1,4 +1,4 @@
-"""Tables of how soon the gate stops flawed kernels, and of its gates of sound kernels and of those that answer almost nothing.
+"""Tables of gates: flawed kernels, sound kernels, and kernels that answer almost nothing.
 
 `make detection` and `make alarms` run this.
 """

@@ -58,9 +58,9 @@ def test_two_ranks_and_more_than_a_vector_are_enough():
 
 
 def test_a_rank_is_not_implemented_if_it_is_always_refused_and_most_others_are_answered():
-    answered, refused = ((65,), "tensor"), ((2, 3), "unsupported")
-    assert counted(answered, answered, refused).declared() == {2}
-    assert counted(answered, refused).declared() == set(), "one answer may be chance"
-    often = [((65,), "unsupported")] * 3
-    assert counted(answered, answered, *often, refused).declared() == set(), "the other rank is refused as often"
-    assert counted(answered, answered, ((2, 3), "rejected")).taken() == {1, 2}
+    answered, refused = [((65,), "tensor"), ((66,), "tensor")], ((2, 3), "unsupported")
+    assert counted(*answered, refused).declared() == {2}
+    assert counted(answered[0], answered[0], refused).declared() == set(), "the same call twice may be chance"
+    often = [((extent,), "unsupported") for extent in (5, 6, 7)]
+    assert counted(*answered, *often, refused).declared() == set(), "the other rank is refused as often"
+    assert counted(*answered, ((2, 3), "rejected")).taken == {1, 2}

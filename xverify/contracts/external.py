@@ -64,7 +64,7 @@ def load(path: Path, built_in: Mapping[str, Callable[[], Contract]]) -> tuple[Co
 
 
 def blamed_file(error: BaseException) -> str | None:
-    """A sentence on an exception that a function of an edition's file raised during a run; None if none did."""
+    """A sentence on an exception from a function of an edition's file; None for other exceptions."""
     files = {str(module.__file__) for name, module in list(sys.modules.items()) if name.startswith(_MODULE)}
     waiting: list[BaseException | None] = [error]
     seen: set[int] = set()

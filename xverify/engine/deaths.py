@@ -132,7 +132,7 @@ def hurried(worker: Worker, hang: bool) -> Iterator[None]:
 
 
 def _ask(state: RunState, worker: Worker, contract: Contract, subject: Subject, call: Call) -> Outcome:
-    """The outcome of one call; "unasked" if there is no process, and outside the limits that the user stated."""
+    """The outcome of one call; "unasked" without a process or outside the stated limits."""
     if not state.admits(contract, call):
         return Outcome("unasked")
     try:

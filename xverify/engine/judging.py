@@ -48,7 +48,10 @@ def judge_batch(state: RunState, batch: Batch) -> None:
 
 
 def _not_refused(state: RunState, batch: Batch) -> set[int]:
-    """The indices of the cases that need a legal set: in a gate, those that are not all refused as not implemented."""
+    """The indices of the cases that need a legal set.
+
+    In a gate, a case that is refused as not implemented needs none.
+    """
     if not state.options.rules.every_call:
         return set(range(len(batch.cases)))
     return {

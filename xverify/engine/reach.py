@@ -1,4 +1,4 @@
-"""The allowed calls of a gate by property: what the kernel answered, and what it refused as not implemented."""
+"""Counts of allowed calls by property: answered ones, and those refused as not implemented."""
 
 from __future__ import annotations
 

@@ -188,7 +188,7 @@ def kernel_under_test(target: str, strict: bool = False) -> Oracle:
 
 
 def reference_named(name: str, kernel: Oracle, say: Say = unsaid) -> Oracle:
-    """The implementation whose answers replace the text: one by its name, or a user's kernel by its TARGET.
+    """The implementation whose answers replace the text, by its name or by a kernel's TARGET.
 
     A kernel of a user is another build of the kernel under test. There NotImplementedError is a refusal like any other, so
     that it makes a difference if only one build raises it.
@@ -348,7 +348,7 @@ def writable(path: Path) -> Path:
 
 
 def writable_file(path: Path) -> Path:
-    """Check that a file can be written, before work that takes long. Its folder is made if it does not exist.
+    """Check that a file can be written, and make its folder, before work that takes long.
 
     Raises:
         UsageError: The file cannot be written.

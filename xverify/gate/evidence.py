@@ -1,6 +1,6 @@
-"""The evidence that a gate needs for a pass: answered, allowed, ordinary calls in each cell that the kernel implements.
+"""The evidence that a gate needs for a pass, cell by cell.
 
-A cell needs them in two ranks, and past one vector length. One rank is enough where the edition or the kernel admits one only.
+A cell that the kernel implements needs answered, allowed, ordinary calls in two ranks, and past one vector length. One rank is enough where the edition or the kernel admits one only.
 The gate sends further calls to cells that lack evidence after the walk.
 """
 
@@ -31,6 +31,9 @@ from xverify.workers.case import Case
 PATIENCE = 2.0
 """Seconds that a call may take after the time for calls is over."""
 
+MANY = 12
+"""The number of different calls of a granularity that a kernel must answer before limits that the gate learnt count."""
+
 Tallies = Mapping[Cell, Sequence[CellTally]]
 """The tallies of a kernel by cell, one for each of its paths."""
 
@@ -49,7 +52,7 @@ class Lack:
 
     cells: tuple[Cell, ...]
     missing: str
-    """What is missing, as a clause."""
+    """The missing evidence, as a clause."""
 
 
 def tallies_of(run: RunState, kernel: str) -> Tallies:
@@ -127,8 +130,9 @@ def _missing(tallies: Sequence[CellTally], calls: OrdinaryCalls, kind: OrdinaryC
     if calls.largest <= min(VECTOR, kind.largest_sent - 1):
         return f"no answered call has more than {VECTOR} elements"
     # A rank is no loss if the kernel does not implement it in this cell, or in any cell of the granularity.
-    possible = kind.sent.keys() - kind.declared() - calls.declared()
-    possible = possible if ranks is None else possible & ranks
+    possible = kind.sent - kind.declared() - calls.declared()
+    if ranks is not None and kind.different() >= MANY:
+        possible = possible & ranks
     if len(calls.answered) < min(ENOUGH_RANKS, len(possible)):
         rank = min(calls.answered)
         return f"only calls of rank {rank} were answered, not of rank {_listed(sorted(possible - {rank}))}"

@@ -199,7 +199,7 @@ class _Falsifies:
 
 
 def _drawn(contract: Contract, scope: Scope) -> SearchStrategy[Call]:
-    """Calls of a scope: valid ones, and those that an edition forbids or leaves open unless only values are asked."""
+    """Calls of a scope: allowed ones, and others unless only values are asked."""
     repair = scope.repair(contract)
     kinds: list[Callable[..., SearchStrategy[Call]]] = [calls] * VALID
     if not scope.values_only:

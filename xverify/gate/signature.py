@@ -26,7 +26,10 @@ _DEFAULTS = {
 
 
 def with_signature(kernel: Oracle, held_to: Sequence[Contract]) -> Oracle:
-    """The kernel whose worker checks its signature against the editions before it answers. Only Python kernels have one."""
+    """The kernel whose worker first checks its signature against the editions.
+
+    Kernels that are not in Python stay as they are.
+    """
     target, in_this_process = kernel.arguments[:1], not kernel.module
     if not in_this_process and (kernel.module != USERS.module or len(kernel.arguments) != 1):
         return kernel

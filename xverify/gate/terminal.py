@@ -76,7 +76,7 @@ def print_decision(report: Json, console: Console, html: Path) -> None:
 
 
 def _print_cause(report: Json, cause: Cause, run: str, console: Console, brief: bool) -> None:
-    """Print a cause with its witness. In brief, leave out its clause, its extent and the command that repeats it."""
+    """Print a cause with its witness; in brief without clause, extent and command."""
     finding, others = cause.first, len(cause.findings) - 1
     head = Text.assemble((summary.words(finding["verdict"]), "bold red"), f"  {finding['id']}")
     if others:
@@ -103,7 +103,7 @@ def _print_cause(report: Json, cause: Cause, run: str, console: Console, brief: 
 
 
 def _longest_call(finding: Json, console: Console) -> int:
-    """Return the longest call that is printed, in characters. Calls that were not shrunk are long and of little use."""
+    """Return the longest call that is printed, in characters: less for a call that was not shrunk."""
     if finding["shrunk"] == "not reached":
         return UNSHRUNK_LINE
     return MOST_LINE if console.is_terminal else MOST_ARGUMENT
@@ -115,7 +115,10 @@ def _cut(quoted: str, identity: str) -> str:
 
 
 def _rest(report: Json, brief: bool) -> Iterable[str]:
-    """Yield one line for everything besides new findings. In brief, a gate that fails only counts cells without evidence."""
+    """Yield one line for everything besides new findings.
+
+    In brief, a gate that fails only counts the cells without evidence.
+    """
     gate = report["gate"]
     for finding in decision.known(report):
         yield f"{decision.standing(finding)}: {finding['summary']}"

@@ -150,7 +150,7 @@ def besides(report: Json) -> str:
 
 
 def covered(report: Json) -> str:
-    """Describe what was answered: "answered 8 512 of 8 630 allowed calls; refused as not implemented: strided x"."""
+    """Describe the answered calls, and those that were refused as not implemented."""
     evidence = report["gate"].get("evidence")
     refused = "; ".join(report["gate"].get("refused") or unsupported(report))
     parts = [f"refused as not implemented: {refused}"] if refused else []
@@ -222,7 +222,7 @@ def unsupported(report: Json) -> list[str]:
 
 
 def cells_in_words(some: set[tuple[str, ...]], cells: set[tuple[str, ...]]) -> list[str]:
-    """Describe some of the cells: types and granularities of which all cells are among them, then the number of others.
+    """Describe some cells by types and granularities that are wholly among them, then count the others.
 
     Args:
         some: The cells to describe, by the fields `KEY`.

@@ -241,14 +241,18 @@ def misreadings(
     results: Sequence[CheckedResult],
     wrong_only: bool = False,
     likely: Sequence[Misindexing] = (),
+    others: bool = True,
 ) -> tuple[Misread, ...]:
-    """Search the indexing mistakes that, with an admitted reading or one in float32, give all values of these results.
+    """Search the indexing mistakes that give all values of these results.
+
+    An admitted reading, or one in float32, follows each mistake.
 
     Args:
         contract: the edition.
         results: results of calls of one cell.
         wrong_only: True to explain the wrong values only.
         likely: mistakes to try first. If one of them gives the values, the search ends.
+        others: False to try no other mistakes.
     """
     if contract.domain.family == "range" or not results:
         return ()
@@ -278,7 +282,7 @@ def misreadings(
         known = next(first_of([(mistake, here)], (most_wrong, *results)), None)
         if known is not None:
             return (known,)
-    if not any(first_of(indexing.mistakes(most_wrong.call, operands), [most_wrong])):
+    if not others or not any(first_of(indexing.mistakes(most_wrong.call, operands), [most_wrong])):
         return ()
     # Mistakes that agree on this call may differ on another, so each is compared with all calls.
     every = ((mistake, mistake.operands(most_wrong.call, operands)) for mistake in indexing.all_mistakes().values())

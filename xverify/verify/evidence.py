@@ -232,9 +232,8 @@ def explained(evidence: Evidence, likely: Sequence[Misindexing] = ()) -> Explain
         return Explained(None)
     judged, first = evidence.wrong[0]
     contract = judged.contract
-    whole = (
-        attribute.misreadings(contract, kept, likely=likely) if sum(seen.got.size for seen in kept) >= FEW_SEEN else ()
-    )
+    enough = sum(seen.got.size for seen in kept) >= FEW_SEEN
+    whole = attribute.misreadings(contract, kept, likely=likely, others=enough)
     if whole:
         return Explained(whole[0])
     amiss = [CheckedResult(seen.call, seen.got, seen.wrong) for _, seen in evidence.wrong]

@@ -136,7 +136,7 @@ def _evaluated(
 
 
 def _rounded_up(reading: Reading, operands: Operands, codes: Codes) -> NDArray[np.bool_] | None:
-    """The mask of results that the last rounding moves from the subnormal numbers to the smallest normal one.
+    """The mask of results that the last rounding lifts from subnormal to the smallest normal number.
 
     IEEE 754 lets a processor detect underflow before or after that rounding, so it may flush them.
 

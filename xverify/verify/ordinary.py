@@ -1,4 +1,4 @@
-"""Ordinary calls: the allowed calls whose answers are evidence that an implementation computes something.
+"""Ordinary calls: allowed calls whose answers show that an implementation computes something.
 
 An ordinary call has a non-empty x with several codes. Its scales are finite and not zero, or its ranges are finite and not
 empty. An implementation may answer thousands of other calls without a single multiplication.
@@ -6,7 +6,7 @@ empty. An implementation may answer thousands of other calls without a single mu
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -29,12 +29,14 @@ MOST_EXAMINED = 4096
 class OrdinaryCalls:
     """The ordinary calls of one cell, and the reasons why other answered calls are not ordinary."""
 
-    sent: Counter[int] = field(default_factory=Counter)
-    """Calls that were sent, by rank."""
-    answered: Counter[int] = field(default_factory=Counter)
-    """Calls that gave a tensor, by rank."""
-    unsupported: Counter[int] = field(default_factory=Counter)
-    """Calls that were refused as not implemented, by rank."""
+    sent: set[int] = field(default_factory=set)
+    """Ranks of the calls that were sent."""
+    taken: set[int] = field(default_factory=set)
+    """Ranks of which some call was not refused as not implemented."""
+    answered: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
+    """Hashes of the contents of calls that gave a tensor, by rank."""
+    unsupported: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
+    """Hashes of the contents of calls that were refused as not implemented, by rank."""
     largest_sent: int = 0
     """Elements of the largest call that was sent."""
     largest: int = 0
@@ -60,26 +62,35 @@ class OrdinaryCalls:
             self.others[oddity] += kind == "tensor"
             return
         rank = len(call.data.shape)
-        self.sent[rank] += 1
+        self.sent.add(rank)
         self.largest_sent = max(self.largest_sent, call.values)
-        self.unsupported[rank] += kind == "unsupported"
+        if kind == "unsupported":
+            self.unsupported[rank].add(_content(call))
+            return
+        self.taken.add(rank)
         if kind == "tensor":
-            self.answered[rank] += 1
+            self.answered[rank].add(_content(call))
             self.largest = max(self.largest, call.values)
 
-    def taken(self) -> set[int]:
-        """The ranks of which some call was not refused as not implemented."""
-        return {rank for rank, count in self.sent.items() if count > self.unsupported[rank]}
+    def different(self) -> int:
+        """The number of answered calls with different contents, whatever their types and layouts."""
+        return sum(map(len, self.answered.values()))
 
     def declared(self) -> set[int]:
-        """The ranks that the implementation refuses as not implemented, if it answers most calls of the others."""
-        answered = self.answered.total()
-        refused = sum(self.unsupported[rank] for rank in self.answered)
-        return self.sent.keys() - self.taken() if answered > 1 and answered >= refused else set()
+        """The ranks that are refused as not implemented, if most calls of other ranks are answered."""
+        refused = sum(len(self.unsupported[rank]) for rank in self.answered)
+        return self.sent - self.taken if 1 < self.different() >= refused else set()
+
+
+def _content(call: Call) -> int:
+    """A hash of the shape and the codes of x and of the scale."""
+    parameters = call.tensors.get("scale") or call.tensors.get("min_range")
+    tensors = (call.data,) if parameters is None else (call.data, parameters)
+    return hash((call.data.shape, *(tensor.codes.reshape(-1)[:MOST_EXAMINED].tobytes() for tensor in tensors)))
 
 
 def oddity_of(call: Call) -> str:
-    """The reason why an allowed call is not ordinary: "empty", "special" or "constant"; "" for an ordinary call."""
+    """The reason why a call is not ordinary: "empty", "special" or "constant"; "" if it is."""
     if not call.values:
         return "empty"
     if not _has_ordinary_parameters(call):
@@ -106,9 +117,12 @@ def together(parts: Iterable[OrdinaryCalls]) -> OrdinaryCalls:
     """The ordinary calls of one cell on all paths of an implementation."""
     whole = OrdinaryCalls()
     for part in parts:
-        whole.sent += part.sent
-        whole.answered += part.answered
-        whole.unsupported += part.unsupported
+        whole.sent |= part.sent
+        whole.taken |= part.taken
+        for rank, contents in part.answered.items():
+            whole.answered[rank] |= contents
+        for rank, contents in part.unsupported.items():
+            whole.unsupported[rank] |= contents
         whole.others += part.others
         whole.largest_sent = max(whole.largest_sent, part.largest_sent)
         whole.largest = max(whole.largest, part.largest)

@@ -151,7 +151,7 @@ class Tally:
         self._not_refused[subject, judged.contract.id] = (first, answer, count + 1)
 
     def not_refused(self) -> Iterator[tuple[Subject, Judged, Outcome, int]]:
-        """Yield, for each implementation, the smallest forbidden call with an unreadable result, and the number of such calls.
+        """Yield the smallest forbidden call with an unreadable result, and how many there are.
 
         An implementation with such results of allowed calls is left out: that is one mistake.
         """
@@ -250,7 +250,10 @@ class Tally:
                 yield subject, cell, tally, discrepancy, judged, outcome
 
     def _explanations(self, violating: Sequence[tuple[Subject, Cell, CellTally]]) -> list[Explained]:
-        """The explanation of each cell. An indexing mistake that explains other cells of the implementation is tried first."""
+        """The explanation of each cell.
+
+        An indexing mistake that explains other cells of the implementation is tried first.
+        """
         shared = self._shared_recipes()
         mistakes: defaultdict[str, Counter[Misindexing]] = defaultdict(Counter)
         every = []
@@ -269,9 +272,9 @@ class Tally:
         return every
 
     def _shared_recipes(self) -> dict[tuple[Subject, Cell], Reading | None]:
-        """The recipe of each cell with wrong or mixed values, chosen so that few explain many cells; None if none is known.
+        """The recipe of each cell with wrong or mixed values; None where none is known.
 
-        Both kinds of cells count together: one mistake leaves the legal set in some, and mixes its readings in others.
+        As few recipes as possible explain the cells. Both kinds of cells count together: one mistake leaves the legal set in some, and mixes its readings in others.
         """
         groups = {}
         for (subject, cell), tally in self._ordered():

@@ -260,7 +260,7 @@ def compared(judged: Judged, outcome: Outcome) -> Comparison | None:
 
 
 def flushed(judged: Judged, subject: str, comparison: Comparison) -> Discrepancy | None:
-    """The discrepancy of results that are legal if subnormal numbers may be zero, if nothing else is wrong."""
+    """The discrepancy of results that are legal only if subnormal numbers may be zero."""
     if not comparison.flushed_values or comparison.wrong_values:
         return None
     count = comparison.flushed_values
