@@ -122,7 +122,7 @@ class _Pairs:
     def best(
         self, refused: Mapping[Row, int], indices: Sequence[int]
     ) -> tuple[float, tuple[int, int, Value, Value] | None]:
-        """The pair that occurs in the most refused calls and in no answered one, and the gain of leaving it out."""
+        """The pair in the most refused calls and in no answered one, and the gain of leaving it out."""
         counts: dict[tuple[int, int, Value, Value], int] = {}
         for row, count in refused.items():
             for key in self._missing(row):
@@ -145,7 +145,7 @@ class _Pairs:
 
 
 def refusals_in_words(records: Records, most: int = 3) -> list[str]:
-    """What a kernel refuses as not implemented, the most frequent first: "strided x", "x of int4 with more than one block"."""
+    """Words for the refused calls of a kernel, the most frequent first: "strided x", "x of int4 with more than one block"."""
     limits = learnt_limits(records)
     refused = {row: count for row, (answers, count) in records.items() if count and not answers}
     words: list[str] = []
@@ -176,7 +176,7 @@ SEED = 12_000
 
 
 def ordinary_structures(domain: Domain, granularity: str) -> list[Linear]:
-    """Ordinary structures of a granularity: each pair of scale and output with each type of x, in the usual forms."""
+    """Ordinary structures of a granularity: each type of x with each scale and output, in usual forms."""
     if domain.family == "range":
         return []
     forms: list[tuple[tuple[int, ...], int | None, int]] = [((2, 64), None, 0)]
@@ -193,7 +193,7 @@ def ordinary_structures(domain: Domain, granularity: str) -> list[Linear]:
 
 
 def variations(call: Call, contract: Contract, limits: CallLimits, records: Records) -> Iterator[Call]:
-    """Calls that differ from an answered one in one property. They show which property a refusal is due to.
+    """Calls that differ from an answered one in one property, to show which property is refused.
 
     Args:
         call: A call that the kernel answers.

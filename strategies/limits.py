@@ -36,9 +36,9 @@ MOST_LAID_OUT = 4096
 
 
 def granularity_of(call: Call) -> str:
-    """The granularity that the shapes and attributes of a linear call say: "per_tensor", "per_axis" or "blocked".
+    """The granularity of a linear call by its shapes and attributes.
 
-    A call of a range formula has none: "".
+    It is "per_tensor", "per_axis" or "blocked". A call of a range formula has none: "".
     """
     scale = call.tensors.get("scale")
     if scale is None:

@@ -1,4 +1,4 @@
-"""Repair of calls: change the structure of a call, one property at a time, until an edition allows it and limits hold.
+"""Repair of calls: change one property at a time, until an edition allows the call and limits hold.
 
 Calls are made from the types of a domain, but `judge` of an edition may demand more: blocks of 32 only, the last axis only,
 no zero point. A call that is not accepted is taken apart into a form. The search starts at a simple form that is accepted, and
@@ -139,7 +139,7 @@ def _one_block(form: Form, value: bool) -> Form:
 
 
 def _capped(form: Form, most: int) -> Form:
-    """Shorten extents, the first ones first, until the tensor is small enough. Parts of blocks are not made."""
+    """Shorten extents by whole blocks, the first ones first, until the tensor is small enough."""
     shape = list(form.shape)
     for index, extent in enumerate(shape):
         rest = math.prod(shape) // max(extent, 1)
@@ -446,7 +446,7 @@ def _axis_forms(form: Form, domain: Domain) -> tuple[str, ...]:
 
 
 def cell_of(call: Call) -> DroppedCell:
-    """The types and the granularity of a call, whether or not it is allowed. For a range formula, the mode."""
+    """The types and the granularity, or the mode, of a call, allowed or not."""
     scale = call.tensors.get("scale")
     if scale is None:
         return call.data.dtype, "", str(call.attributes.get("dtype", "float32")), str(call.attributes.get("mode", ""))

@@ -1,7 +1,8 @@
 """The evidence that a gate needs for a pass, cell by cell.
 
-A cell that the kernel implements needs answered, allowed, ordinary calls in two ranks, and past one vector length. One rank is enough where the edition or the kernel admits one only.
-The gate sends further calls to cells that lack evidence after the walk.
+A cell that the kernel implements needs answered, allowed, ordinary calls in two ranks, and past one
+vector length. One rank is enough where the edition or the kernel admits one only. The gate sends further calls to cells that
+lack evidence after the walk.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ def answers_little(run: RunState) -> bool:
 
 
 def is_outside(run: RunState, call: Call) -> bool:
-    """True if the types or the granularity of a call are outside what the run has learnt that the kernel takes."""
+    """True if the kernel does not take the types or the granularity of a call, as far as the run learnt."""
     domain = run.scopes[call.contract].domain
     scale = call.tensors.get("scale")
     inside = (
@@ -73,7 +73,10 @@ def learn(run: RunState, texts: Mapping[str, Contract], scopes: dict[str, Scope]
 
 
 def narrowed_by(scope: Scope, learnt: CallLimits) -> Scope:
-    """A scope within learnt limits. Types and granularities narrow its domain, other properties its limits."""
+    """A scope within learnt limits.
+
+    Types and granularities narrow its domain, other properties its limits.
+    """
     domain = scope.domain
     fields = dict(zip(TYPES, ("x_dtypes", "scale_dtypes", "output_dtypes", "granularities"), strict=True))
     changes: dict[str, Any] = {}

@@ -274,7 +274,8 @@ class Tally:
     def _shared_recipes(self) -> dict[tuple[Subject, Cell], Reading | None]:
         """The recipe of each cell with wrong or mixed values; None where none is known.
 
-        As few recipes as possible explain the cells. Both kinds of cells count together: one mistake leaves the legal set in some, and mixes its readings in others.
+        As few recipes as possible explain the cells. Both kinds of cells count together: one mistake leaves the legal set in
+        some, and mixes its readings in others.
         """
         groups = {}
         for (subject, cell), tally in self._ordered():
