@@ -145,7 +145,10 @@ class _Pairs:
 
 
 def refusals_in_words(records: Records, most: int = 3) -> list[str]:
-    """Words for the refused calls of a kernel, the most frequent first: "strided x", "x of int4 with more than one block"."""
+    """Words for the refused calls of a kernel, the most frequent first.
+
+    For example "strided x", or "x of int4 with more than one block".
+    """
     limits = learnt_limits(records)
     refused = {row: count for row, (answers, count) in records.items() if count and not answers}
     words: list[str] = []
