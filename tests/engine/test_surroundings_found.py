@@ -20,6 +20,7 @@ from xverify.engine.options import Options
 from xverify.engine.sweep import sweep
 from xverify.oracles.protocol import Oracle, Path
 from xverify.report import summary
+from xverify.report.causes import causes
 from xverify.report.formats import html, markdown
 from xverify.report.script import script_for
 from xverify.report.short_script import short_script
@@ -61,7 +62,8 @@ def found(tmp_path, load: str) -> dict:
 
 def test_a_finding_names_the_smallest_graph_and_the_lowest_level(tmp_path):
     report = found(tmp_path, "load_transposing")
-    (finding,) = [one for one in report["findings"] if one["verdict"] == "violation"]
+    (cause,) = causes(one for one in report["findings"] if one["verdict"] == "violation")
+    finding = cause.first
     assert (finding["subject"]["name"], finding["shrunk"]) == ("flawed", "minimal")
     assert finding["subject"]["options"] == "graph some"
     assert set(finding["subject"]["paths"]) == {"graph some", "graph all"}

@@ -86,7 +86,7 @@ TWO_OUTPUTS = [
 KNOWN_REGIONS = [
     ("the scale is negative", per_tensor(6) + per_tensor(6, scale_recipe="negative"),
      lambda call, y: numbers(call.tensors["scale"]) < 0),
-    ("y is subnormal", per_tensor(6, scale_dtype="float16", scale_recipe="special"),
+    ("y is subnormal", per_tensor(18, scale_dtype="float16", scale_recipe="special"),
      lambda call, y: (np.abs(y) < 2.0**-14) & (y != 0)),
     ("the zero point is not 0", per_tensor(5) + per_tensor(5, zero_point_recipe="zero"),
      lambda call, y: numbers(call.tensors["zero_point"]) != 0),
