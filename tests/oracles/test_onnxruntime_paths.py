@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,8 @@ from xverify.oracles.onnxruntime_cpu import PARALLEL, ROUTES, with_option
 from xverify.oracles.protocol import Loaded, Oracle
 from xverify.report.script import script_for
 from xverify.report.short_script import short_script
-from xverify.strategies.walk import walk
+from xverify.strategies.large import large_structures
+from xverify.strategies.structures import build
 from xverify.workers.case import Case
 from xverify.workers.pool import WorkerPool
 from xverify.workers.worker import Worker
@@ -165,12 +167,10 @@ def test_the_walk_has_calls_that_a_parallel_kernel_splits() -> None:
     """Calls of every type of x are large enough, and some have rows that are each large enough."""
     contract = contracts.get("ai.onnx/DequantizeLinear-25")
     missing, has_long_rows = set(contract.domain.x_dtypes), False
-    for call in walk(contract):
-        if call.values >= PARALLEL:
-            missing.discard(call.data.dtype)
-            has_long_rows |= call.data.shape[-1] >= PARALLEL and len(call.data.shape) > 1
-            if has_long_rows and not missing:
-                break
+    for structure in large_structures(contract):
+        if math.prod(structure.shape) >= PARALLEL:
+            missing.discard(build(contract, structure).data.dtype)
+            has_long_rows |= structure.shape[-1] >= PARALLEL and len(structure.shape) > 1
     assert has_long_rows
     assert not missing
 
