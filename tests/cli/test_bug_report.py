@@ -28,6 +28,7 @@ def failing(runs: str | None, seed: int) -> int:
 
 def test_the_file_goes_where_it_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["xverify", "failing"])
     (tmp_path / "runs").mkdir()
     (tmp_path / "file").touch()
     monkeypatch.setattr(bug_report.tempfile, "gettempdir", lambda: str(tmp_path / "temporary"))
@@ -42,7 +43,7 @@ def test_the_file_goes_where_it_can_be_written(tmp_path: Path, monkeypatch: pyte
             f"attach this file to a bug report: {file}\n"
         )
         text = file.read_text()
-        for part in ("command: xverify ", "seed: 7\n", "python: 3.", "xverify: ", "numpy: ", "Traceback (most recent"):
+        for part in ("command: xverify failing\n", "seed: 7\n", "python: 3.", "xverify: ", "numpy: ", "Traceback (most recent"):
             assert part in text
         assert text.endswith("KeyError: 'no such state'\n")
         file.unlink()

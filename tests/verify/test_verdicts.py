@@ -58,12 +58,13 @@ def test_two_mistakes_are_not_attributed_to_one() -> None:
 
 
 def test_a_reading_that_right_calls_contradict_is_not_attributed() -> None:
-    """An implementation that wraps in large calls only is found for any order of calls."""
+    """A recipe is named for the wrong values only, if right values contradict it. The order of calls does not matter."""
     small, large = (asked(ONNX_21, "int8", size, zero_point_dtype="int8") for size in (20, 300))
     answers = [(small, ONE, by(small, "exact")), (large, ONE, by(large, WRAPS))]
     assert (by(small, "exact").tensor.codes != by(small, WRAPS).tensor.codes).any()
-    attributions = [concluded(order)[1]["violation"].attribution for order in (answers, answers[::-1])]
-    assert attributions == [None, None]
+    for order in (answers, answers[::-1]):
+        attribution = concluded(order)[1]["violation"].attribution
+        assert attribution is None or attribution.elsewhere is not None
 
 
 def test_the_float32_recipe_breaks_the_precision_clause_from_23_on() -> None:
