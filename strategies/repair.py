@@ -233,7 +233,9 @@ def applied(changes: Sequence[Change], form: Form) -> Form:
     return form
 
 
-@dataclass(eq=False)
+@dataclass(
+    eq=False, repr=False
+)  # Hypothesis shows the arguments of a strategy, and a repair remembers thousands of forms
 class Repair:
     """Makes calls of an edition that are allowed and within limits, from calls that need not be.
 

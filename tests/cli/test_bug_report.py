@@ -43,7 +43,14 @@ def test_the_file_goes_where_it_can_be_written(tmp_path: Path, monkeypatch: pyte
             f"attach this file to a bug report: {file}\n"
         )
         text = file.read_text()
-        for part in ("command: xverify failing\n", "seed: 7\n", "python: 3.", "xverify: ", "numpy: ", "Traceback (most recent"):
+        for part in (
+            "command: xverify failing\n",
+            "seed: 7\n",
+            "python: 3.",
+            "xverify: ",
+            "numpy: ",
+            "Traceback (most recent",
+        ):
             assert part in text
         assert text.endswith("KeyError: 'no such state'\n")
         file.unlink()

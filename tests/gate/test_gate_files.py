@@ -150,6 +150,23 @@ def test_junit_shows_a_gate_that_could_not_do_its_work_as_an_error() -> None:
     assert "errors" not in Xml.fromstring(render(sample_report(), "junit").encode()).attrib
 
 
+@pytest.mark.parametrize(
+    ("gate", "phases", "step"),
+    [
+        ({"stopped_early": True}, {}, "the gate stopped at the first fault"),
+        ({"walked": False}, {}, "raise --budget to test more"),
+        ({}, {"hypothesis": 9}, "the edition allows none, or a larger --budget contains some"),
+        ({}, {}, "run the gate without --walk-only to test more"),
+    ],
+)
+def test_the_next_step_fits_the_reason_why_something_was_not_tested(gate, phases, step) -> None:
+    report = gate_report()
+    report["coverage"]["trust"]["not_met"] = ["rank 4"]
+    report["gate"] |= {"walked": True, "stopped_early": False, **gate}
+    report["run"]["phases"] = phases
+    assert decision.untested_step(report) == step
+
+
 def test_every_format_says_what_a_decision_covers_and_what_was_not_tested() -> None:
     group = {"cells": 2, "where": "per axis", "missing": "no call was answered"}
     counts = {"allowed_calls": 8630, "answered_calls": 8512, "unsupported_calls": 118, "cells": 9, "lacking": [group]}
@@ -170,7 +187,7 @@ def test_every_format_says_what_a_decision_covers_and_what_was_not_tested() -> N
     log = console(False)
     print_decision(report, log, Path("report.html"))
     lines = text_of(log).splitlines()
-    assert {f"  {covered}", f"  {lacks}", f"  not tested: {untested}; raise --budget to test more"} <= {*lines}
+    assert {f"  {covered}", f"  {lacks}", f"  not tested: {untested}; {decision.untested_step(report)}"} <= {*lines}
     page = markdown.render(report).splitlines()
     assert {"- takes: ranks 1 to 4", f"- {covered}", f"- {lacks}", f"- not tested: {untested}"} <= {*page}
 

@@ -163,10 +163,13 @@ def covered(report: Json) -> str:
 def lacking(report: Json) -> list[str]:
     """Describe the cells without evidence, one sentence for each kind of evidence that is missing."""
     groups = report["gate"].get("evidence", {}).get("lacking", [])
-    return [
-        f"no evidence in {summary.plural(group['cells'], 'cell')} ({group['where']}): {group['missing']}"
-        for group in groups
-    ]
+    return [f"no evidence in {_cells_in_words(group)}: {group['missing']}" for group in groups]
+
+
+def _cells_in_words(group: Json) -> str:
+    """Count the cells of a group, and say which they are."""
+    count = summary.plural(group["cells"], "cell")
+    return str(group["where"]) if group["where"].startswith(count) else f"{count} ({group['where']})"
 
 
 MOST_NOT_TESTED = 3
@@ -185,8 +188,14 @@ def untested_step(report: Json) -> str:
     names = report["coverage"]["trust"]["not_met"]
     if all("(--" in name for name in names):
         return "each needs the option that it names"
-    if not report["gate"]["walked"] or "hypothesis" in report["run"]["phases"]:
+    if report["gate"]["stopped_early"]:
+        return "the gate stopped at the first fault"
+    if not report["gate"]["walked"]:
         return "raise --budget to test more"
+    if "hypothesis" in report["run"]["phases"]:
+        return "the edition allows none, or a larger --budget contains some"
+    if not report["gate"].get("evidence", {}).get("answered_calls", 1):
+        return "a kernel that answers no allowed call gets no more"
     return "run the gate without --walk-only to test more"
 
 
