@@ -339,7 +339,8 @@ class Repair:
             for other, zero_point, output, axis_form, one in product(few, zero_points, outputs, forms, others):
                 if one and form.granularity != "per_tensor":
                     continue
-                shape = [other] * rank
+                # Extents of 32 in ranks above 2 would be millions of elements, and half a minute for all tries.
+                shape = [2] * (rank - 2) + [other] * min(rank, 2)
                 if blocked:
                     shape[axis] = 2 * size
                 single = [max(size, 1) if blocked and i == axis % rank else 1 for i in range(rank)]
