@@ -58,7 +58,7 @@ def test_two_mistakes_are_not_attributed_to_one() -> None:
 
 
 def test_a_reading_that_right_calls_contradict_is_not_attributed() -> None:
-    """A recipe is named for the wrong values only, if right values contradict it. The order of calls does not matter."""
+    """It is named for the wrong values only, or not at all, whatever the order of calls."""
     small, large = (asked(ONNX_21, "int8", size, zero_point_dtype="int8") for size in (20, 300))
     answers = [(small, ONE, by(small, "exact")), (large, ONE, by(large, WRAPS))]
     assert (by(small, "exact").tensor.codes != by(small, WRAPS).tensor.codes).any()
