@@ -1,4 +1,4 @@
-"""The largest calls of a gate, after its walk: past 2^24 elements, if the kernel is fast enough.
+"""The largest calls of a gate: past 2^24 elements, if the kernel is fast enough.
 
 Indices in float32 end there. A slow kernel would hang in such a call, so each step is predicted from the one before it.
 """
@@ -25,7 +25,9 @@ BYTES_PER_VALUE = 64
 """Memory for each element, of a kernel that computes in float64 with a few temporary arrays."""
 
 
-def ask_for_largest(run: RunState, options: GateOptions, contract: Contract, scope: Scope, limit: Limit) -> None:
+def ask_for_largest(
+    run: RunState, options: GateOptions, contract: Contract, scope: Scope, limit: Limit, turn: int = 0
+) -> None:
     """Send one call of each of `STEPS`, while time and memory allow the next one.
 
     Args:
@@ -34,6 +36,7 @@ def ask_for_largest(run: RunState, options: GateOptions, contract: Contract, sco
         contract: The edition of the calls.
         scope: The calls that the kernel implements.
         limit: True if no further calls are to be sent.
+        turn: The number of times that such calls were sent before.
     """
     narrow, repair = replace(contract, domain=scope.domain), scope.repair(contract)
     seconds, before = 0.0, STEPS[0]
@@ -46,7 +49,7 @@ def ask_for_largest(run: RunState, options: GateOptions, contract: Contract, sco
             return
         began = time.monotonic()
         # No number is divisible by 8, so that none of these calls is repeated.
-        cases = numbered(iter([[Case(call, 0, "walk")]]), LARGEST + 1 + number)
+        cases = numbered(iter([[Case(call, 0, "walk")]]), LARGEST + 1 + turn * len(STEPS) + number)
         if not ask(run, {contract.id: cases}, limit, patience=most_seconds):
             return
         seconds, before = time.monotonic() - began, size
