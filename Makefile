@@ -64,8 +64,8 @@ gate: setup
 
 # The same gates for the loops that Numba compiles. Most of the time is Numba's, where its cache is empty.
 gate-numba: setup
-	$(BIN)/xverify gate --kernel xverify-numba --contract '*' --walk-only --budget 500s
-	$(BIN)/xverify gate --kernel xverify-numba:packed --x-dtypes $(SUB_BYTE) --walk-only --budget 400s
+	$(BIN)/xverify gate --kernel xverify-numba --contract '*' --walk-only --budget 1000s
+	$(BIN)/xverify gate --kernel xverify-numba:packed --x-dtypes $(SUB_BYTE) --walk-only --budget 1000s
 
 # The same gates for the CUDA kernels, without a card. Their source is compiled as C++ and runs one thread after the other.
 gate-cuda-on-cpu: setup
