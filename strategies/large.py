@@ -126,7 +126,10 @@ def largest_structure(contract: Contract, size: int) -> Structure:
 
 
 def huge_structure(contract: Contract) -> Structure | None:
-    """A per-tensor call of two values, with an x of at most 8 bits and a narrow output. None if the domain has none."""
+    """A per-tensor call of two values of at most 8 bits, with a narrow output.
+
+    None if the domain has no such call.
+    """
     domain = contract.domain
     narrow = [name for name in ("int8", "uint8", *domain.x_dtypes) if name in domain.x_dtypes and BITS[name] <= 8]
     if domain.family == "range" or not narrow or "per_tensor" not in domain.granularities:

@@ -68,7 +68,7 @@ def witness_batches(calls: Sequence[Call]) -> Iterator[list[Case]]:
 
 @dataclass(frozen=True)
 class Scope:
-    """The calls that a gate asks of an edition."""
+    """The calls that a gate makes of an edition."""
 
     domain: Domain
     """The edition's domain, or a narrower one."""
@@ -77,13 +77,13 @@ class Scope:
     """Limits of the allowed calls: stated ones, or narrower ones that the gate learnt."""
 
     stated: CallLimits = field(default_factory=CallLimits)
-    """Limits that the user stated. No other call is asked, not even a forbidden one."""
+    """Limits that the user stated. Calls outside them are not made, not even forbidden ones."""
 
     values_only: bool = False
-    """True to ask allowed calls only."""
+    """True to make allowed calls only."""
 
     def admits(self, contract: Contract, call: Call) -> bool:
-        """True if a call that may be forbidden is asked."""
+        """True if a call is within the stated limits, and allowed if only allowed calls are made."""
         return self.stated.holds(call) and not (self.values_only and contract.judge(call).verdict != "allowed")
 
     def repair(self, contract: Contract) -> Repair:
@@ -101,7 +101,7 @@ def walk_batches(
     """The whole walk of an edition, once.
 
     Args:
-        scope: The calls to ask.
+        scope: The calls to make.
         turn: The number of walks before this one.
         is_refused: is_refused(call): True if the kernel probably refuses all calls of this kind. It may change its answer
             during the walk.
@@ -144,7 +144,7 @@ def _walk(contract: Contract, scope: Scope, run_seed: int, is_refused: Callable[
 
     def laid_out() -> Iterable[Case]:
         made = accepted_cases((Case(call, 0, "walk") for call in layout_calls(narrow)), repair)
-        # Where limits want C order, the repaired call is no call with a layout any more.
+        # Limits may require contiguous tensors. Then the repaired call has no other layout, and tests nothing new.
         return (case for case in made if any(tensor.layout != "C" for tensor in case.call.tensors.values()))
 
     parts = [

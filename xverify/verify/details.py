@@ -49,7 +49,7 @@ def partly(recipe: str) -> str:
 
 
 def is_partly(detail: str) -> bool:
-    """True for what `partly` gives."""
+    """True for a detail that `partly` made."""
     return detail.startswith("partly:")
 
 
