@@ -49,7 +49,7 @@ CHUNK = 16
 """Calls of one part before the next part's turn."""
 
 LARGE_CHUNK = 2
-"""The same for large calls, each of which costs as much as 20 others."""
+"""The number of large calls in a chunk. Each costs as much as 20 others."""
 
 BROKEN_EACH = 60
 """The number of ways in which each clause is broken, or opened."""

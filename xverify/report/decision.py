@@ -255,7 +255,7 @@ def cells_in_words(some: set[tuple[str, ...]], cells: set[tuple[str, ...]]) -> l
 
 
 def _wholly(cells: set[tuple[str, ...]], some: set[tuple[str, ...]]) -> dict[tuple[str, str], set[tuple[str, ...]]]:
-    """Return the cells of each field value of which all cells are among some."""
+    """Return the cells of each field value, if all of its cells are among ``some``."""
     by_value: dict[tuple[str, str], set[tuple[str, ...]]] = defaultdict(set)
     for key in cells:
         for field, value in zip(_FIELDS, key[1:], strict=True):

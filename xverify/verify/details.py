@@ -44,7 +44,7 @@ def names_types(detail: str) -> bool:
 
 
 def partly(recipe: str) -> str:
-    """The detail of values of which a recipe gives the wrong ones only."""
+    """The detail of a recipe that gives only the wrong values."""
     return detail_of("partly", recipe)
 
 
