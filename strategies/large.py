@@ -1,7 +1,7 @@
 """Calls of large tensors: extents past 65 535 in each position, many blocks, many channels, many rows.
 
-Kernels take other paths for them. A grid of a CUDA launch has at most 65 535 blocks in its second and third direction, indices of
-16 bits wrap, and the last thread gets a smaller part than the others.
+Kernels take other paths for them. A CUDA grid has at most 65 535 blocks in its second and third direction. Indices of 16 bits
+wrap. The last thread gets a smaller part than the others.
 """
 
 from __future__ import annotations

@@ -39,6 +39,9 @@ LAST_RESORT_COST = 4
 MOST_VALUES = 12
 """The most values of a property that are tried."""
 
+MOST_REFUSALS = 3
+"""The most kinds of refused calls that words name."""
+
 LAST_RESORT = ("axis from the front", "elements", "element count", "last extent", "axis attribute")
 """Properties that are seldom the reason for a refusal. Many calls differ in them, so they fit by chance."""
 
@@ -149,7 +152,7 @@ class _Pairs:
                 yield i, j, row[i], row[j]
 
 
-def refusals_in_words(records: Records, most: int = 3) -> list[str]:
+def refusals_in_words(records: Records) -> list[str]:
     """Words for the refused calls of a kernel, the most frequent first.
 
     For example "strided x", or "x of int4 with more than one block".
@@ -165,8 +168,8 @@ def refusals_in_words(records: Records, most: int = 3) -> list[str]:
     words += [in_words(pattern) for pattern in limits.without]
     if not words and any(count for _, count in records.values()):
         words = ["single calls"] if any(answers for answers, _ in records.values()) else ["every call"]
-    more = len(words) - most
-    return words[:most] + ([f"{more} more kind{'s' * (more > 1)}"] if more > 0 else [])
+    more = len(words) - MOST_REFUSALS
+    return words[:MOST_REFUSALS] + ([f"{more} more kind{'s' * (more > 1)}"] if more > 0 else [])
 
 
 def _outside(name: str, admitted: frozenset[Value], outside: frozenset[Value]) -> str:

@@ -189,10 +189,10 @@ class Property:
     """True if the gate learns which values a kernel takes."""
 
 
-def listed(values: Iterable[object], last: str = "or") -> str:
+def listed(values: Iterable[object]) -> str:
     """Values in a sentence: "16, 32 or 64"."""
     words = [str(value) for value in values]
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}" if words else "none"
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}" if words else "none"
 
 
 def _numbers(values: frozenset[Value]) -> list[int]:
@@ -232,8 +232,8 @@ def _choice(yes: str, no: str) -> Callable[[frozenset[Value]], str]:
     return lambda values: no if values == {False} else yes
 
 
-def _plain(before: str = "", after: str = "") -> Callable[[frozenset[Value]], str]:
-    return lambda values: before + listed(sorted(map(str, values - {None}))).replace("_", " ") + after
+def _plain(before: str = "") -> Callable[[frozenset[Value]], str]:
+    return lambda values: before + listed(sorted(map(str, values - {None}))).replace("_", " ")
 
 
 def _factors(of: str) -> Callable[[frozenset[Value]], str]:
