@@ -54,6 +54,9 @@ SHRINK_SECONDS = 6.0
 LEAST_SHRINKING = 3.0
 """Seconds that shrinking gets if the budget is spent already."""
 
+EARLY_BATCHES = 120
+"""Batches of the walk before the largest calls: they show most faults, and take a few seconds."""
+
 MOST_ANSWERS = 4096
 """Number of remembered answers of the implementation to match: more than are in progress at once."""
 
@@ -207,6 +210,12 @@ def _ask(run: RunState, options: GateOptions) -> bool:
         # If the kernel answers nearly nothing, learn what it takes before the rest of the walk.
         if answers_little(run):
             _walk_within(run, options, texts, limit)
+        early = {name: islice(batches, EARLY_BATCHES) for name, batches in walk.items()}
+        walked &= ask(run, early, limit, patience=PATIENCE)
+        # Before the rest, so that a fault in large tensors shows within half a minute.
+        newest = options.contracts[-1]
+        scope = run.scopes[newest.id]
+        ask_for_largest(run, options, newest, scope, limit)
         walked &= ask(run, walk, limit, patience=PATIENCE)
         # If the kernel supports little, the walk tested little: the second walk has only supported calls.
         _walk_within(run, options, texts, limit)
@@ -215,10 +224,10 @@ def _ask(run: RunState, options: GateOptions) -> bool:
         if options.kernel.name not in run.tally.answering:
             return walked  # a kernel that answers nothing needs no further calls
         if walked:
-            largest = options.contracts[-1]
-            ask_for_largest(run, options, largest, run.scopes[largest.id], limit)
+            if run.scopes[newest.id] != scope:
+                ask_for_largest(run, options, newest, run.scopes[newest.id], limit, 1)
             if options.huge and not run.ended():
-                run.impossible = ask_huge(run, options, largest, run.scopes[largest.id])
+                run.impossible = ask_huge(run, options, newest, run.scopes[newest.id])
         if options.draw is None:
             drawn = {name: drawn_batches(text, run.scopes[name], options.seed) for name, text in texts.items()}
             ask(run, drawn, lambda: limit() or run.out_of(EXPLORE - SEVERAL_WAYS), patience=PATIENCE)

@@ -1,4 +1,4 @@
-"""The largest calls of a gate, after its walk: past 2^24 elements, if the kernel is fast enough.
+"""The largest calls of a gate: past 2^24 elements, if the kernel is fast enough.
 
 An index in float32 is exact up to there only. A slow kernel would hang in such a call. So the time of each step is predicted
 from the step before it.
@@ -26,7 +26,9 @@ BYTES_PER_VALUE = 64
 """Bytes for each element that a kernel needs if it computes in float64 with a few temporary arrays."""
 
 
-def ask_for_largest(run: RunState, options: GateOptions, contract: Contract, scope: Scope, limit: Limit) -> None:
+def ask_for_largest(
+    run: RunState, options: GateOptions, contract: Contract, scope: Scope, limit: Limit, turn: int = 0
+) -> None:
     """Send one call of each of `STEPS`, while time and memory allow the next one.
 
     Args:
@@ -35,6 +37,7 @@ def ask_for_largest(run: RunState, options: GateOptions, contract: Contract, sco
         contract: The edition of the calls.
         scope: The calls that the kernel implements.
         limit: Sending ends when it returns True.
+        turn: The number of times that such calls were sent before.
     """
     narrow, repair = replace(contract, domain=scope.domain), scope.repair(contract)
     seconds, before = 0.0, STEPS[0]
@@ -47,7 +50,7 @@ def ask_for_largest(run: RunState, options: GateOptions, contract: Contract, sco
             return
         began = time.monotonic()
         # No number is divisible by 8, so that none of these calls is repeated.
-        cases = numbered(iter([[Case(call, 0, "walk")]]), LARGEST + 1 + number)
+        cases = numbered(iter([[Case(call, 0, "walk")]]), LARGEST + 1 + turn * len(STEPS) + number)
         if not ask(run, {contract.id: cases}, limit, patience=most_seconds):
             return
         seconds, before = time.monotonic() - began, size
