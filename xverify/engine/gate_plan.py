@@ -123,11 +123,11 @@ def drawn_batches(contract: Contract, scope: Scope, run_seed: int) -> Iterator[l
     """Rounds of Hypothesis, without end."""
     rounds = hypothesis_cases(replace(contract, domain=scope.domain), run_seed, scope.repair(contract))
     # Hypothesis was steered by the legal sets of the text; a gate may hold a kernel to a reference implementation.
-    kept = (
+    admitted = (
         [replace(case, legal=None) for case in cases if case.phase == "hypothesis" or scope.admits(contract, case.call)]
         for cases in rounds
     )
-    return numbered(kept, DRAWN)
+    return numbered(admitted, DRAWN)
 
 
 def _walk(contract: Contract, scope: Scope, run_seed: int, is_refused: Callable[[Call], bool]) -> Iterator[list[Case]]:
