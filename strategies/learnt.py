@@ -13,7 +13,7 @@ from typing import Any
 
 from xverify.contracts.model import Contract, Domain
 from xverify.core.call import LAYOUTS, Call
-from xverify.strategies.limits import PROPERTIES, CallLimits, Pattern, Value, granularity_of, in_words
+from xverify.strategies.limits import PROPERTIES, CallLimits, Pattern, Value, block_size_of, granularity_of, in_words
 from xverify.strategies.repair import Change, Repair
 from xverify.strategies.structures import Linear, build, laid_out
 from xverify.strategies.walk import scale_outputs, zero_point_choices
@@ -268,7 +268,7 @@ def _typed(call: Call, contract: Contract, limits: CallLimits) -> Iterator[Call]
     others += [(x, scale_dtype, output, zero_point) for scale_dtype, output in scale_outputs(domain)]
     others += [(x, scale, out, dtype) for dtype in zero_point_choices(domain, x)]
     axis: Any = call.attributes.get("axis")
-    size: Any = call.attributes.get("block_size", 0)
+    size = block_size_of(call)
     accept = Repair(contract, limits)
     for number, (x_dtype, scale_dtype, output, point) in enumerate(dict.fromkeys(others)):
         if (x_dtype, scale_dtype, output, point) == (x, scale, out, zero_point):
