@@ -19,7 +19,7 @@ NUMPY_OWN = frozenset(
 
 
 class UnreadableResultError(TypeError):
-    """A result that cannot be read as a tensor. The message says what came, and what is due.
+    """A result that cannot be read as a tensor. The message says what it is, and what to return.
 
     It is no refusal: a worker answers with the outcome "unreadable".
     """

@@ -1,6 +1,6 @@
-"""Words for the address at which a native kernel faulted: the tensor, and the side of it.
+"""Description of the address at which a native kernel faulted: the tensor, and the side of it.
 
-A handler of SIGSEGV and SIGBUS writes one line to the process's log, and leaves the rest to the handler before it.
+A handler of SIGSEGV and SIGBUS writes one line to the process's log. Then the previous handler runs.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Lent(NamedTuple):
     size: int
     """Its bytes."""
     guarded: Tuple[int, int]
-    """The first address of the memory around it, and the first one behind that."""
+    """The first address of the guarded memory around it, and the first address after that memory."""
 
 
 class _Action(ctypes.Structure):
@@ -58,7 +58,7 @@ _Handler = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p
 
 
 class Watch:
-    """The tensors that are lent to a kernel now, and the handler that names the one of a fault."""
+    """The tensors of the calls in progress, and the handler that finds the tensor of a fault."""
 
     def __init__(self) -> None:
         self._lent: Dict[int, List[Lent]] = {}
@@ -85,14 +85,14 @@ class Watch:
                 self._before[int(number)] = before
 
     def _handle(self, number: int, info: Any, context: Any) -> None:
-        # The instruction faults again after this, and then the handler before this one ends the process.
+        # The instruction faults again after this. Then the previous handler ends the process.
         ctypes.CDLL(None).sigaction(number, ctypes.byref(self._before[number]), None)
         address = ctypes.c_uint64.from_address(info + _ADDRESS_OFFSET).value
         writes = None
         if platform.machine() == "x86_64":
             writes = bool(ctypes.c_uint64.from_address(context + _ERROR_OFFSET).value & _WRITE_BIT)
-        here = self._lent.get(threading.get_ident())
-        lent = here if here is not None else [tensor for tensors in self._lent.values() for tensor in tensors]
+        of_thread = self._lent.get(threading.get_ident())
+        lent = of_thread if of_thread is not None else [tensor for tensors in self._lent.values() for tensor in tensors]
         sentence = in_words(address, lent, writes)
         if sentence:
             os.write(2, ("%s%s\n" % (MARK, sentence)).encode())

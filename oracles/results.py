@@ -1,7 +1,7 @@
 """Results of functions under test as NumPy arrays, whatever framework made them.
 
 A result is read through DLPack, without a copy, or through ``__array__``. DLPack comes first because it has bfloat16 and the
-types of 8 bits, which NumPy lacks. NumPy's own reader of DLPack refuses them, so the description is read here.
+8-bit floats, which NumPy lacks. NumPy's own reader of DLPack refuses them, so this file reads the description.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ IN_MAIN_MEMORY = (1, 3, 11, 13)
 """DLPack's devices whose memory this process can read: CPU, pinned by CUDA, pinned by ROCm, managed by CUDA."""
 
 DEVICES = {2: "CUDA", 4: "OpenCL", 7: "Vulkan", 8: "Metal", 10: "ROCm", 14: "oneAPI", 15: "WebGPU", 16: "Hexagon"}
-"""Other devices of DLPack, by their numbers."""
+"""Other devices of DLPack, by number."""
 
 READ_ONLY = 1
 """The flag of a tensor whose memory must not be written."""
@@ -46,7 +46,10 @@ class _Versioned(ctypes.Structure):
 
 
 class _Memory:
-    """The memory of a tensor in NumPy's terms. It keeps the capsule, whose end frees the memory."""
+    """The memory of a tensor as an object that NumPy reads.
+
+    It holds the capsule, which frees the memory when it is deleted.
+    """
 
     def __init__(self, capsule: Any, interface: Any) -> None:
         self.capsule = capsule
@@ -114,16 +117,16 @@ def _through_array(result: Any) -> Optional[Array]:
 
 
 def _through_dlpack(result: Any) -> Optional[Array]:
-    """The array of a tensor with ``__dlpack__``; None if its description has no words in NumPy."""
+    """The array of a tensor with ``__dlpack__``; None if the type of its elements is unknown."""
     if not hasattr(result, "__dlpack__") or not hasattr(result, "__dlpack_device__"):
         return None
     device = int(result.__dlpack_device__()[0])
     if device not in IN_MAIN_MEMORY:
-        # Some frameworks copy to main memory in __array__, so this is not the last word.
+        # Some frameworks copy to main memory in __array__, which is tried next.
         raise ValueError("its memory is on a device: %s" % DEVICES.get(device, device))
     try:
         capsule = result.__dlpack__(max_version=(1, 0))
-    except TypeError:  # from the time before versions
+    except TypeError:  # DLPack before 1.0 has no versions
         capsule = result.__dlpack__()
     tensor, is_read_only = _opened(capsule)
     name = _name_of(tensor)
@@ -150,7 +153,7 @@ def _through_dlpack(result: Any) -> Optional[Array]:
 def _opened(capsule: Any) -> Tuple[DLTensor, bool]:
     """The tensor of a capsule, and True if its memory must not be written.
 
-    Capsules from the time before versions cannot say it, so their memory counts as read-only, as in NumPy.
+    Capsules of DLPack before 1.0 have no such flag. So their memory counts as read-only, as in NumPy.
     """
     pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
     pointer_of.restype, pointer_of.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
@@ -165,7 +168,7 @@ def _opened(capsule: Any) -> Tuple[DLTensor, bool]:
 
 
 def _name_of(tensor: DLTensor) -> Optional[str]:
-    """The name of the tensor's type; None if it has no whole bytes or is unknown."""
+    """The name of the tensor's type; None if it is unknown or smaller than a byte."""
     kind = tensor.dtype
     name = _TYPES.get(kind.code, "")
     name = name if name in BITS else "%s%d" % (name, kind.bits)

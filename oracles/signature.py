@@ -1,7 +1,7 @@
 """Check of a Python kernel's signature, before its first call.
 
-A kernel that lacks a keyword would raise TypeError in every call that has it. Those would look like refusals of allowed calls,
-though one sentence says what is wrong.
+A kernel that lacks a keyword would raise TypeError in every call that has it. These errors would look like refusals of allowed
+calls. The check replaces them by one sentence that says what to change.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def require_signature(function: Function, name: str, expected: Expected) -> None
 def _signature(function: Function) -> Optional[inspect.Signature]:
     """The signature by which Python binds the arguments of a call; None if it is unknown.
 
-    A decorator's function counts, not the function that it wraps. Compiled functions of Numba show only the wrapped one.
+    The signature of a decorator's function counts, not that of the wrapped function. Numba shows only the wrapped one.
     """
     for follow in (False, True):
         try:
@@ -109,11 +109,11 @@ def _of_keywords(parameters: Any, expected: Expected) -> List[str]:
             mistakes.append("write %s=%s, because a call may have no %s" % (name, default, name))
     beyond = [
         parameter.name
-        for place, parameter in enumerate(parameters)
+        for position, parameter in enumerate(parameters)
         if parameter.default is kinds.empty
         and parameter.kind in (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD, kinds.KEYWORD_ONLY)
         and parameter.name not in expected.keywords
-        and (place >= len(expected.operands) or parameter.kind == kinds.KEYWORD_ONLY)
+        and (position >= len(expected.operands) or parameter.kind == kinds.KEYWORD_ONLY)
     ]
     if beyond:
         mistakes.append("give a default to %s, which no call has" % ", ".join(beyond))

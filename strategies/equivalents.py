@@ -20,6 +20,7 @@ from xverify.arithmetic.linear_operands import ceil_div
 from xverify.contracts.model import Contract
 from xverify.core.call import Attribute, Call, Outcome, Tensor
 from xverify.core.errors import DocumentError
+from xverify.strategies.limits import block_size_of
 
 UNDER = "under:"
 """The beginning of the name of a twin in another edition. The edition's id follows."""
@@ -99,7 +100,7 @@ def _read(contract: Contract, call: Call) -> _Linear:
         call.tensors,
         cell.granularity,
         axis % rank if cell.granularity != "per_tensor" else 0,
-        int(call.attributes.get("block_size", 0)),
+        block_size_of(call),
         cell.out_dtype,
     )
 

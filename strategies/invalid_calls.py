@@ -14,6 +14,7 @@ import numpy as np
 from xverify.contracts.model import Contract
 from xverify.core.call import BITS, Call, Tensor, code_dtype
 from xverify.core.dtypes import encode, tensor
+from xverify.strategies.limits import block_size_of
 
 Generator = np.random.Generator
 Change = Callable[[Contract, Call, Generator], Call | None]
@@ -248,7 +249,7 @@ def _block_size_unused(contract: Contract, call: Call, rng: Generator) -> Call |
 
 
 def _blocked_empty(contract: Contract, call: Call, rng: Generator) -> Call | None:
-    block_size = int(call.attributes.get("block_size", 0))
+    block_size = block_size_of(call)
     rank = len(call.data.shape)
     if not block_size or not rank:
         return None

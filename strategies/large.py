@@ -1,7 +1,7 @@
 """Calls of large tensors: extents past 65 535 in each position, many blocks, many channels, many rows.
 
-Kernels take other paths for them. A grid of a CUDA launch has at most 65 535 blocks in its second and third direction, indices of
-16 bits wrap, and the last thread's share of a split differs.
+Kernels take other paths for them. A CUDA grid has at most 65 535 blocks in its second and third direction. Indices of 16 bits
+wrap. The last thread gets a smaller part than the others.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from xverify.strategies.structures import Linear, Range, Structure
 from xverify.strategies.walk import ORDINARY, Picks, fits, range_choices, scale_outputs, zero_point_choices
 
 LONG = 65_599
-"""An extent past 65 535. Neither it nor its small multiples are whole numbers of vectors, and no thread's share is."""
+"""An extent past 65 535. Neither it, its small multiples nor the part of a thread is a whole number of vectors."""
 
 MANY = 262_157
 """A number of rows past 262 144. Such a tensor also has more than 2^18 elements."""
 
 
 STEPS = ((1 << 19) + 27, (1 << 21) + 1_051, (1 << 24) + 1_051)
-"""The least numbers of elements of the largest calls, each of which tells if there is time for the next."""
+"""The numbers of elements of the largest calls. The time of each one predicts the time of the next."""
 
 HUGE_ROW = (1 << 30) + 2_051
 """The extent of each of the two rows of a huge call."""
@@ -75,7 +75,7 @@ axis, and of rows of a blocked scale.
 """
 
 CONTIGUOUS, ELSEWHERE = ("C",), ("row-slice", "permuted", "F", "strided", "reversed")
-"""Layouts of the two calls of each kind: without gaps in C order, and any other. The largest kinds have the first only."""
+"""Layouts of the two calls of each kind: in C order, and in another layout. The largest kinds have the first call only."""
 
 
 def large_structures(contract: Contract) -> Iterator[Structure]:
@@ -108,7 +108,7 @@ def large_structures(contract: Contract) -> Iterator[Structure]:
 
 
 def largest_structure(contract: Contract, size: int) -> Structure:
-    """A call with that number of elements or a few more, in the cheapest type and granularity."""
+    """A call with at least ``size`` elements, in the cheapest type and granularity."""
     domain = contract.domain
     x_dtype = next((name for name in ("int8", "uint8") if name in domain.x_dtypes), domain.x_dtypes[0])
     if domain.family == "range":
@@ -126,7 +126,10 @@ def largest_structure(contract: Contract, size: int) -> Structure:
 
 
 def huge_structure(contract: Contract) -> Structure | None:
-    """A call per tensor of two values, of at most 8 bits and with a narrow output. None if there is none."""
+    """A per-tensor call of two values of at most 8 bits, with a narrow output.
+
+    None if the domain has no such call.
+    """
     domain = contract.domain
     narrow = [name for name in ("int8", "uint8", *domain.x_dtypes) if name in domain.x_dtypes and BITS[name] <= 8]
     if domain.family == "range" or not narrow or "per_tensor" not in domain.granularities:
@@ -149,7 +152,7 @@ def _fits(contract: Contract, kind: Kind) -> bool:
 
 
 def _axis(contract: Contract, kind: Kind, pick: Picks) -> int | None:
-    """The attribute, counted from the front or from the back. None where the edition's own axis is meant."""
+    """The attribute, counted from the front or from the back. None for the edition's default axis."""
     default = contract.domain.default_axis
     if kind.granularity == "per_tensor":
         return None

@@ -1,7 +1,7 @@
 """Limits of a kernel, learnt from the calls that it refuses as not implemented.
 
-A record says how often calls with certain properties were answered and refused. Limits are the fewest restrictions that leave
-out the refused calls and no answered one. They only decide what else is asked. Every answer is judged, inside or outside.
+A record counts the answered and the refused calls with certain properties. Limits are the fewest restrictions that leave out
+the refused calls and no answered one. They only decide which further calls are made. Every answer is judged, also outside them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from xverify.contracts.model import Contract, Domain
 from xverify.core.call import LAYOUTS, Call
-from xverify.strategies.limits import PROPERTIES, CallLimits, Pattern, Value, granularity_of, in_words
+from xverify.strategies.limits import PROPERTIES, CallLimits, Pattern, Value, block_size_of, granularity_of, in_words
 from xverify.strategies.repair import Change, Repair
 from xverify.strategies.structures import Linear, build, laid_out
 from xverify.strategies.walk import scale_outputs, zero_point_choices
@@ -34,13 +34,16 @@ COST = 3
 """The number of refused calls that a restriction must leave out for each value that it names."""
 
 LAST_RESORT_COST = 4
-"""How many times that number a restriction of `LAST_RESORT` costs."""
+"""The factor by which a restriction of `LAST_RESORT` must leave out more."""
 
 MOST_VALUES = 12
 """The most values of a property that are tried."""
 
+MOST_REFUSALS = 3
+"""The most kinds of refused calls that words name."""
+
 LAST_RESORT = ("axis from the front", "elements", "element count", "last extent", "axis attribute")
-"""Properties that a refusal is seldom due to. Many calls differ in them, so they fit by chance."""
+"""Properties that are seldom the reason for a refusal. Many calls differ in them, so they fit by chance."""
 
 TYPES = ("x type", "scale type", "output type", "granularity")
 """The properties that a domain lists."""
@@ -64,7 +67,7 @@ def learnt_limits(records: Records) -> CallLimits:
     """The limits within which calls are answered.
 
     A restriction leaves out the values of a property, or a pair of values, that occur in refused calls only. The restriction
-    that leaves out the most calls for its number of values comes first, until none is worth its words.
+    that leaves out the most calls for its number of values comes first. It ends when none leaves out enough.
     """
     answered = [row for row, (count, _) in records.items() if count]
     refused = {row: count for row, (answers, count) in records.items() if count and not answers}
@@ -91,9 +94,9 @@ def learnt_limits(records: Records) -> CallLimits:
             admitted[NAMES[index]] = taken[index] - {None}
             refused = {row: n for row, n in refused.items() if row[index] in taken[index] or row[index] is None}
         else:
-            first, second, one, other = pair
-            patterns.append(((NAMES[first], one), (NAMES[second], other)))
-            refused = {row: n for row, n in refused.items() if row[first] != one or row[second] != other}
+            i, j, value, other_value = pair
+            patterns.append(((NAMES[i], value), (NAMES[j], other_value)))
+            refused = {row: n for row, n in refused.items() if row[i] != value or row[j] != other_value}
     return CallLimits(tuple(admitted.items()), tuple(patterns))
 
 
@@ -105,7 +108,7 @@ def _gain(index: int, taken: frozenset[Value], refused: Mapping[Row, int]) -> fl
     """The number of calls that a restriction to the taken values leaves out, less the cost of its values."""
     outside = {row: count for row, count in refused.items() if row[index] not in taken and row[index] is not None}
     if not outside or not taken - {None}:
-        return 0  # Where the property applies to no answered call, another one says why.
+        return 0  # Where the property applies to no answered call, another property is the reason.
     cost = COST * min(len(taken - {None}), len({row[index] for row in outside}))
     return _total(outside) - cost * (LAST_RESORT_COST if NAMES[index] in LAST_RESORT else 1)
 
@@ -139,12 +142,17 @@ class _Pairs:
     def _missing(self, row: Row) -> Iterator[tuple[int, int, Value, Value]]:
         """The pairs of a refused call that no answered call has, although each value occurs in answered calls."""
         for i, j in self._indices:
-            known = (i, row[i]) in self._single and (j, row[j]) in self._single
-            if known and row[i] is not None and row[j] is not None and (i, j, row[i], row[j]) not in self._met:
+            each_is_answered = (i, row[i]) in self._single and (j, row[j]) in self._single
+            if (
+                each_is_answered
+                and row[i] is not None
+                and row[j] is not None
+                and (i, j, row[i], row[j]) not in self._met
+            ):
                 yield i, j, row[i], row[j]
 
 
-def refusals_in_words(records: Records, most: int = 3) -> list[str]:
+def refusals_in_words(records: Records) -> list[str]:
     """Words for the refused calls of a kernel, the most frequent first.
 
     For example "strided x", or "x of int4 with more than one block".
@@ -160,8 +168,8 @@ def refusals_in_words(records: Records, most: int = 3) -> list[str]:
     words += [in_words(pattern) for pattern in limits.without]
     if not words and any(count for _, count in records.values()):
         words = ["single calls"] if any(answers for answers, _ in records.values()) else ["every call"]
-    more = len(words) - most
-    return words[:most] + ([f"{more} more kind{'s' * (more > 1)}"] if more > 0 else [])
+    more = len(words) - MOST_REFUSALS
+    return words[:MOST_REFUSALS] + ([f"{more} more kind{'s' * (more > 1)}"] if more > 0 else [])
 
 
 def _outside(name: str, admitted: frozenset[Value], outside: frozenset[Value]) -> str:
@@ -257,10 +265,10 @@ def _typed(call: Call, contract: Contract, limits: CallLimits) -> Iterator[Call]
     for dtype in domain.x_dtypes:
         same = zero_point if zero_point in domain.zero_points_for(dtype) else ""
         others += [(dtype, scale, out, dtype if zero_point == x and not same else same)]
-    others += [(x, one, other, zero_point) for one, other in scale_outputs(domain)]
+    others += [(x, scale_dtype, output, zero_point) for scale_dtype, output in scale_outputs(domain)]
     others += [(x, scale, out, dtype) for dtype in zero_point_choices(domain, x)]
     axis: Any = call.attributes.get("axis")
-    size: Any = call.attributes.get("block_size", 0)
+    size = block_size_of(call)
     accept = Repair(contract, limits)
     for number, (x_dtype, scale_dtype, output, point) in enumerate(dict.fromkeys(others)):
         if (x_dtype, scale_dtype, output, point) == (x, scale, out, zero_point):

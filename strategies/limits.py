@@ -1,7 +1,7 @@
 """Limits of a kernel: the calls that it takes, as admitted values of a few properties of a call.
 
-A user states limits, or the gate learns them from the calls that a kernel refuses as not implemented. The properties are one
-table. A property that does not apply to a call, such as the block size of a per-tensor call, is None and always admitted.
+A user states limits, or the gate learns them from the calls that a kernel refuses as not implemented. `PROPERTIES` lists the
+properties. One that does not apply to a call, such as the block size of a per-tensor call, is None and always admitted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Value = Hashable
 """A value of a property."""
 
 Pattern = tuple[tuple[str, Value], ...]
-"""Properties with one value each: the calls that have all of them."""
+"""Properties with one value each. A call has the pattern if it has all of these values."""
 
 SIZES = (0, 1, 2, 4, 16, 64, 256, 1024, 4096, 65536)
 """Upper ends of the classes of sizes, in elements of x. Larger tensors are one more class."""
@@ -29,7 +29,7 @@ MOST_FACTOR = 256
 """The largest power of two that the property "last extent" tells apart."""
 
 LONGEST = 3
-"""The extent to which longer ones are cut to find out if a layout is contiguous. It depends only on which extents are 1."""
+"""Longer extents are cut to this one to find out if a layout is contiguous. That depends only on which extents are 1."""
 
 MOST_LAID_OUT = 4096
 """Tensors of more elements are not laid out as "broadcast", whose strides depend on the values."""
@@ -53,7 +53,7 @@ def granularity_of(call: Call) -> str:
 
 
 def _is_along_axis(call: Call) -> bool:
-    """True if the scale of one element is that of an axis of extent 1."""
+    """True if the scale has one element because the axis has extent 1."""
     shape, axis = call.data.shape, call.attributes.get("axis", 1)
     from_front = normal_axis(axis, len(shape)) if isinstance(axis, int) else None
     return from_front is not None and shape[from_front] == 1
@@ -158,7 +158,8 @@ def _zero_point(call: Call) -> str:
     return "none" if zero_point is None else zero_point.dtype
 
 
-def _output(call: Call) -> str:
+def output_type_of(call: Call) -> str:
+    """The type of the result by the attributes; without them the type of the scale, or float32."""
     scale = call.tensors.get("scale")
     explicit = call.attributes.get("output_dtype", call.attributes.get("dtype"))
     return str(explicit) if explicit is not None else "float32" if scale is None else scale.dtype
@@ -188,10 +189,10 @@ class Property:
     """True if the gate learns which values a kernel takes."""
 
 
-def listed(values: Iterable[object], last: str = "or") -> str:
+def listed(values: Iterable[object]) -> str:
     """Values in a sentence: "16, 32 or 64"."""
     words = [str(value) for value in values]
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}" if words else "none"
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}" if words else "none"
 
 
 def _numbers(values: frozenset[Value]) -> list[int]:
@@ -231,8 +232,8 @@ def _choice(yes: str, no: str) -> Callable[[frozenset[Value]], str]:
     return lambda values: no if values == {False} else yes
 
 
-def _plain(before: str = "", after: str = "") -> Callable[[frozenset[Value]], str]:
-    return lambda values: before + listed(sorted(map(str, values - {None}))).replace("_", " ") + after
+def _plain(before: str = "") -> Callable[[frozenset[Value]], str]:
+    return lambda values: before + listed(sorted(map(str, values - {None}))).replace("_", " ")
 
 
 def _factors(of: str) -> Callable[[frozenset[Value]], str]:
@@ -249,7 +250,7 @@ PROPERTIES: Mapping[str, Property] = {
     "scale type": Property(
         lambda call: call.tensors["scale"].dtype if "scale" in call.tensors else None, _plain("scale of ")
     ),
-    "output type": Property(_output, _plain("output of ")),
+    "output type": Property(output_type_of, _plain("output of ")),
     "zero point": Property(
         _zero_point, lambda values: "no zero point" if values == {"none"} else _plain("zero point of ")(values)
     ),
@@ -284,11 +285,6 @@ CONTIGUOUS = ("contiguous x", "contiguous scale", "contiguous zero point")
 
 
 ONLY_TRUE: frozenset[Value] = frozenset([True])
-
-
-def properties(call: Call) -> dict[str, Value]:
-    """The value of each learnt property of a call."""
-    return {name: row.of(call) for name, row in PROPERTIES.items() if row.learnt}
 
 
 @dataclass(frozen=True)
@@ -368,7 +364,7 @@ def parsed(
     numbers = [_number(word, "axis", -(2**31), "a number such as 0, or -1 for the last axis") for word in axes]
     if numbers:
         admitted.append(("axis", frozenset(numbers)))
-    spans = [rank for word in ranks for rank in _ranks_of(str(word))]
+    spans = [rank for word in ranks for rank in _ranks_of(word)]
     if spans:
         admitted.append(("rank", frozenset(spans)))
     if contiguous:

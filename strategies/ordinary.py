@@ -1,6 +1,6 @@
 """Ordinary calls of a cell: several ranks, more elements than a vector, scales near 1.
 
-An edition or a kernel may admit few structures. So each rank has several structures to try.
+An edition or a kernel may admit few structures. So there are several candidates for each rank.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SHAPES: Mapping[int, tuple[int, ...]] = {
 """A shape for each rank, the commonest rank first. The last extent is a whole number of most block sizes."""
 
 MOST_REPAIRED = 2
-"""Number of calls of a cell and a rank that are repaired."""
+"""The most calls that are repaired for a cell and a rank."""
 
 BLOCK_SIZES = (32, 64, 128, 16, 256, 8, 4, 2)
 """Block sizes to try, the commonest first."""
@@ -38,9 +38,9 @@ def ordinary_calls(contract: Contract, cell: Cell, rank: int, repair: Repair | N
 
     Args:
         contract: The edition.
-        cell: A cell that the walk has.
+        cell: A cell of the walk.
         rank: A key of `SHAPES`.
-        repair: Says which calls are accepted. None: those that the edition allows.
+        repair: Accepts calls, and repairs others. None: that of the edition.
     """
     repair = repair or Repair(contract)
     refused = []

@@ -16,7 +16,7 @@ from xverify.core.call import Call, Tensor
 from xverify.core.dtypes import FLOATS, INTEGERS, common_first, decimal, encode, integer_range, values
 
 PLAIN_TYPES = ("uint8", "int8")
-"""Types of x that a call is changed to, where its fault remains."""
+"""Types of x that are tried first."""
 
 PLAIN_SCALES = (0.5, 1.0, 2.0, 0.25, 0.1, 10.0)
 """Scales that are tried first."""
@@ -28,7 +28,7 @@ PAIRED_SCALES = (0.1, 0.3, 0.7, 1.1, 0.01, 1.7)
 """Scales that are tried with each of `PLAIN_CODES`. Products with them are rounded."""
 
 LONG = 5
-"""Longest decimal, in characters, of a number that stays."""
+"""Longest short decimal, in characters. A call of such numbers gets no plain pairs."""
 
 
 def plainness(call: Call) -> tuple[int, ...]:
@@ -108,7 +108,7 @@ def _plain_zero_points(call: Call) -> Iterator[Call]:
 
 
 def _plain_codes(call: Call) -> Iterator[Call]:
-    """The call with each number of x other than 0 replaced by a plain one."""
+    """The call with each number of x other than 0 replaced by the same plain number."""
     x = call.tensors["x"]
     low, high = integer_range(x.dtype) if x.dtype in INTEGERS else (-100, 100)
     for number in PLAIN_CODES:
@@ -119,7 +119,7 @@ def _plain_codes(call: Call) -> Iterator[Call]:
 
 
 def _plain_pairs(call: Call) -> Iterator[Call]:
-    """The call with a plain scale and a plain x at once, unless its numbers are short."""
+    """The call with a plain scale and plain numbers of x at once, unless its own numbers are short."""
     if all(
         len(decimal(t.dtype, int(code))) <= LONG for t in call.tensors.values() for code in t.codes.reshape(-1)[:16]
     ):
@@ -139,7 +139,7 @@ def _rounded(call: Call, role: str) -> Iterator[Call]:
 
 
 def _with(call: Call, role: str, number: float) -> Call:
-    """The call with one number in all places of a tensor."""
+    """The call with the same number in all elements of a tensor."""
     tensor = call.tensors[role]
     codes = np.broadcast_to(encode(tensor.dtype, [number]), tensor.codes.size).reshape(tensor.shape)
     return replace(

@@ -1,9 +1,9 @@
 """Repair of calls: change one property at a time, until an edition allows the call and limits hold.
 
-Calls are made from the types of a domain, but `judge` of an edition may demand more: blocks of 32 only, the last axis only,
-no zero point. A call that is not accepted is taken apart into a form. The search starts at a simple form that is accepted, and
-takes over the properties of the wanted form one by one, as long as the call stays accepted. The remaining changes are
-remembered, so that the next call of the kind costs one attempt.
+A domain lists types, but `judge` of an edition may demand more: blocks of 32 only, the last axis only, no zero point. The form
+of a call holds the properties that a repair may change. The search starts at a simple form that is accepted. It gives each
+property its wanted value, one by one, and keeps the value if the call stays accepted. The remaining changes are remembered, so
+that the next call of the same form costs one attempt.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from xverify.contracts.model import Contract, Domain
 from xverify.core.call import Attribute, Call, Tensor
 from xverify.core.dtypes import INTEGERS, encode, is_float
 from xverify.strategies import values
-from xverify.strategies.limits import SIZES, CallLimits, axis_of, block_size_of, granularity_of
+from xverify.strategies.limits import SIZES, CallLimits, axis_of, block_size_of, granularity_of, output_type_of
 from xverify.strategies.structures import laid_out
 
 BLOCKS = (32, 16, 64, 128, 256, 8, 4, 2, 1, 512, 1024)
@@ -41,7 +41,7 @@ MOST_KEPT = 12
 """Number of remembered changes for each granularity."""
 
 MOST_FAILURES = 4
-"""Number of full searches without a result for each granularity. Later ones try only what helped elsewhere."""
+"""Number of full searches without a result for each granularity. Later searches try only the remembered changes."""
 
 MOST_TRIES = 4000
 """Number of simple forms that a full search tries."""
@@ -145,10 +145,10 @@ def _capped(form: Form, most: int) -> Form:
         rest = math.prod(shape) // max(extent, 1)
         if math.prod(shape) <= most:
             break
-        kept = max(1, most // max(rest, 1))
-        if form.granularity == "blocked" and index == form.from_front and kept >= form.block_size:
-            kept -= kept % form.block_size
-        shape[index] = min(extent, kept)
+        shorter = max(1, most // max(rest, 1))
+        if form.granularity == "blocked" and index == form.from_front and shorter >= form.block_size:
+            shorter -= shorter % form.block_size
+        shape[index] = min(extent, shorter)
     return replace(form, shape=tuple(shape))
 
 
@@ -208,7 +208,7 @@ _CHANGES: Mapping[str, Callable[[Form, Any], Form]] = {
     "layouts": lambda form, value: replace(form, layouts=tuple("C" for _ in form.layouts)),
     "scales": lambda form, value: replace(form, scales=value),
 }
-"""How a form changes, by property. They apply in this order, but the rank and the axis come first."""
+"""The changes of a form by the name of the property. `_ORDER` is the order in which they apply."""
 
 _ORDER = (
     "shape", "rank", "filled", "axis", "axis form", "block size", "one block", "multiples", "elements", "remainder", "size",
@@ -219,7 +219,7 @@ _RELAXED = (
     "layouts", "scales", "zero", "zero point", "output", "one element", "axis form", "elements", "block size", "axis",
     "rank", "filled", "one block", "multiples",
 )  # fmt: skip
-"""The order in which properties of the wanted form are taken over."""
+"""The order in which properties get the value of the wanted form."""
 
 Changes = tuple[Change, ...]
 
@@ -233,13 +233,12 @@ def applied(changes: Sequence[Change], form: Form) -> Form:
     return form
 
 
-@dataclass(
-    eq=False, repr=False
-)  # Hypothesis shows the arguments of a strategy, and a repair remembers thousands of forms
+# Without a repr, because Hypothesis shows the arguments of a strategy, and a repair remembers thousands of forms.
+@dataclass(eq=False, repr=False)
 class Repair:
-    """Makes calls of an edition that are allowed and within limits, from calls that need not be.
+    """The repair of calls for an edition and for limits.
 
-    Equal calls give equal results, in whatever order they come, apart from which of several possible changes is used.
+    It remembers changes that helped. So the order of calls decides which of several possible changes a call gets.
     """
 
     contract: Contract
@@ -332,15 +331,17 @@ class Repair:
         forms = _axis_forms(form, domain)
         ranks = tuple(sorted(value for value in limits.values("rank") if isinstance(value, int))) or RANKS[:4]
         plain = (Change("layouts", True), Change("scales", "ordinary"), Change("zero", True))
-        few, others = (2, 32), (False, True)
+        extents_tried, one_element_tried = (2, 32), (False, True)
         for rank, size, axis in product(ranks, dict.fromkeys(sizes), dict.fromkeys(axes)):
             if not -rank <= axis < rank and form.granularity not in ("", "per_tensor"):
                 continue
-            for other, zero_point, output, axis_form, one in product(few, zero_points, outputs, forms, others):
-                if one and form.granularity != "per_tensor":
+            for extent, zero_point, output, axis_form, one_element in product(
+                extents_tried, zero_points, outputs, forms, one_element_tried
+            ):
+                if one_element and form.granularity != "per_tensor":
                     continue
                 # Extents of 32 in ranks above 2 would be millions of elements, and half a minute for all tries.
-                shape = [2] * (rank - 2) + [other] * min(rank, 2)
+                shape = [2] * (rank - 2) + [extent] * min(rank, 2)
                 if blocked:
                     shape[axis] = 2 * size
                 single = [max(size, 1) if blocked and i == axis % rank else 1 for i in range(rank)]
@@ -348,13 +349,13 @@ class Repair:
                     yield (
                         Change("shape", extents), Change("axis", axis), Change("block size", size),
                         Change("zero point", zero_point), Change("output", output), Change("axis form", axis_form),
-                        Change("one element", one), *plain,
+                        Change("one element", one_element), *plain,
                     )  # fmt: skip
 
     # -- from there to the wanted form --------------------------------------------------------------------------
 
     def _relaxed(self, call: Call, form: Form, start: Changes) -> Changes:
-        """The fewest changes that are found: properties return to the wanted form one by one."""
+        """Fewer changes than those of the start: properties return to the wanted form one by one."""
         chosen = {change.name: change for change in start}
         shape = self._with_wanted_shape(call, form, chosen)
         if shape is not None:
@@ -380,7 +381,7 @@ class Repair:
         factors = dict.fromkeys((size or 1, *FACTORS))
         caps = (0, *(most for most in CAPS if most < math.prod(form.shape)))
         fits = [[Change("multiples", (True, factor))] for factor in (1, *factors)]
-        fits += [[Change("one block", one), Change("multiples", (True, 1))] for one in (True, False)]
+        fits += [[Change("one block", is_one), Change("multiples", (True, 1))] for is_one in (True, False)]
         for cap, fit in product(caps, fits):
             trial = {**others, **{change.name: change for change in (*least, *fit)}}
             if cap:
@@ -435,7 +436,7 @@ def _zero_points(call: Call, domain: Domain) -> tuple[str, ...]:
 
 
 def _outputs(call: Call, domain: Domain) -> tuple[str, ...]:
-    """Spellings of the same output type: without the attribute, and with it."""
+    """Values of the output attribute that give the same type: "" for no attribute, and the type itself."""
     scale, name = _scale_dtype(call), "output_dtype" if domain.family == "linear" else "dtype"
     wanted = str(call.attributes.get(name, scale or "float32"))
     absent = ("",) if wanted == (scale or "float32") else ()
@@ -450,11 +451,8 @@ def _axis_forms(form: Form, domain: Domain) -> tuple[str, ...]:
 
 def cell_of(call: Call) -> DroppedCell:
     """The types and the granularity, or the mode, of a call, allowed or not."""
-    scale = call.tensors.get("scale")
-    if scale is None:
-        return call.data.dtype, "", str(call.attributes.get("dtype", "float32")), str(call.attributes.get("mode", ""))
-    out = str(call.attributes.get("output_dtype", scale.dtype))
-    return call.data.dtype, scale.dtype, out, granularity_of(call)
+    scale, out = _scale_dtype(call), output_type_of(call)
+    return call.data.dtype, scale, out, granularity_of(call) if scale else str(call.attributes.get("mode", ""))
 
 
 # -- forms and calls --------------------------------------------------------------------------------------------
@@ -531,8 +529,8 @@ def _resized(tensor: Tensor, shape: tuple[int, ...], layout: str) -> Tensor:
     codes = tensor.codes
     if tensor.shape != shape:
         # Not np.resize, which takes milliseconds to repeat a single code very often.
-        places = np.arange(math.prod(shape)) % max(codes.size, 1)
-        codes = codes.reshape(-1)[places].reshape(shape) if codes.size else np.zeros(shape, codes.dtype)
+        indices = np.arange(math.prod(shape)) % max(codes.size, 1)
+        codes = codes.reshape(-1)[indices].reshape(shape) if codes.size else np.zeros(shape, codes.dtype)
     return laid_out(tensor.dtype, codes, layout)
 
 
@@ -550,7 +548,7 @@ def _scales(scale: Tensor, change: str) -> Tensor:
 
 def _zero_point_of(call: Call, form: Form, shape: tuple[int, ...], layouts: dict[str, str]) -> Tensor:
     old, layout = call.tensors.get("zero_point"), layouts.get("zero_point", "C")
-    if form.zero or (form.zero_point in INTEGERS and old is not None and not has_nonzero_codes(old)):
+    if form.zero or (form.zero_point in INTEGERS and old is not None and not _has_nonzero_codes(old)):
         return Tensor(form.zero_point, encode(form.zero_point, np.zeros(shape)).reshape(shape), layout)
     if old is not None and old.dtype == form.zero_point:
         return _resized(old, shape, layout)
@@ -558,6 +556,6 @@ def _zero_point_of(call: Call, form: Form, shape: tuple[int, ...], layouts: dict
     return laid_out(form.zero_point, codes, layout)
 
 
-def has_nonzero_codes(tensor: Tensor) -> bool:
+def _has_nonzero_codes(tensor: Tensor) -> bool:
     """True if a zero point holds a number other than 0."""
     return has_nonzero(tensor) if tensor.dtype in INTEGERS else bool(tensor.codes.any())

@@ -18,6 +18,7 @@ from hypothesis.strategies import DrawFn
 from xverify.arithmetic.linear_operands import ceil_div, normal_axis
 from xverify.core.call import Call, Tensor
 from xverify.core.dtypes import FLOATS, INTEGERS, encode
+from xverify.strategies.limits import block_size_of
 
 
 @st.composite
@@ -86,7 +87,7 @@ def _cut(call: Call, windows: list[slice]) -> _Cut:
     tensors: dict[str, Tensor] = dict(call.tensors)
     rank = len(data.shape)
     axis = normal_axis(int(call.attributes.get("axis", 1)), rank) if rank else None
-    block_size = int(call.attributes.get("block_size", 0))
+    block_size = block_size_of(call)
     first_of_blocks = False
     for name, parameter in call.tensors.items():
         if name == role:
@@ -132,7 +133,7 @@ def _simplified(call: Call, focus: tuple[int, ...], others: int, zero_point: int
 
 
 def _is_blocked(call: Call) -> bool:
-    return int(call.attributes.get("block_size", 0)) > 0
+    return block_size_of(call) > 0
 
 
 def _squeezed(call: Call) -> Call:

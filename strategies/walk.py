@@ -67,16 +67,16 @@ CELL_SHAPES = {"per_tensor": (257,), "per_axis": (4, 80), "blocked": (3, 110)}
 """Shapes with room for all 256 codes, for the calls of the cells."""
 
 VECTOR = 64
-"""The elements of the longest vector: 512 bits of 8-bit codes."""
+"""The elements of the longest vector: 512 bits of 8-bit codes. A larger call enters the main loop of a kernel."""
 
 ORDINARY = ("drawn", "table", "power-of-two", "near-power-of-two")
 """Recipes of ordinary scales: finite, not zero, and neither very large nor very small."""
 
 SECOND_SHAPES = {"per_axis": (2, 5, 9), "blocked": (2, 2, 37)}
-"""Shapes of another rank, past the length of a vector, for the second calls of the cells."""
+"""Shapes for the second calls of the cells: of another rank, and with more elements than a vector."""
 
 USUAL_BLOCKS = (32, 128, 16, 64, 256)
-"""The block sizes of quantized models, which lie along the last axis."""
+"""The block sizes of quantized models. Their blocks lie along the last axis."""
 
 BEFORE_BLOCKS = ((3,), (2, 2), (), (1, 2, 2))
 """The other extents of a call with usual blocks."""

@@ -129,11 +129,11 @@ def verify_kernel(
         x_dtypes: Test only these types of x.
         scale_dtypes: Test only these types of scale.
         granularity: Test only these granularities.
-        block_sizes: Ask only for blocks of these sizes.
-        axes: Ask only for these axes of the parameters; a negative one counts from the back.
-        ranks: Ask only for x of these ranks: numbers, or ranges such as "1-4".
-        contiguous: Ask only for tensors that are contiguous in memory.
-        values_only: Ask only calls that the edition allows, none that must be refused.
+        block_sizes: Test only blocks of these sizes.
+        axes: Test only these axes of the parameters; a negative axis counts from the back.
+        ranks: Test only x of these ranks: numbers, or ranges such as "1-4".
+        contiguous: Test only tensors that are contiguous in memory.
+        values_only: Test only calls that the edition allows, and none that the kernel must refuse.
         threads: Make some calls from several threads at once.
         denormals: "flush" if subnormal results may also be zero. "flush-inputs" if an input that is subnormal in float32 may
             also count as zero, as in kernels of XLA or with -ffast-math.

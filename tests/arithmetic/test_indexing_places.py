@@ -102,14 +102,14 @@ def test_layout_ignored(layout: str, shape: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("shape", [(3, 4), (2, 3, 2), (5,), (), (4, 1)], ids=str)
-def test_memory_order(layout: str, shape: tuple[int, ...]) -> None:
+def test_memory_order_reads_x_as_it_lies_in_memory(layout: str, shape: tuple[int, ...]) -> None:
     call = a_call(shape, (), layout=layout)
     codes, rank = call.tensors["x"].codes, len(shape)
     orders = {("F", 2): (1, 0), ("F", 3): (2, 1, 0), ("permuted", 2): (1, 0), ("permuted", 3): (0, 2, 1)}
     expected = [int(code) for code in codes.transpose(orders.get((layout, rank), range(rank))).ravel()]
     reread = misindexing("memory-order").operands(call, CONTRACT.operands(call))
-    found = codes if reread is None else reread.codes["x"]
-    assert found.ravel().tolist() == expected
+    reread_codes = codes if reread is None else reread.codes["x"]
+    assert reread_codes.ravel().tolist() == expected
 
 
 def test_layout_ignored_of_bytes_and_of_repeated_values() -> None:

@@ -62,7 +62,7 @@ def test_operands_of_different_types(x: str, zero_point: str) -> None:
 
 @pytest.mark.parametrize("zero_point", FLOATS)
 @pytest.mark.parametrize("x", ["int32", "uint8", "int2", "float8_e5m2"])
-def test_float_zero_points(x: str, zero_point: str) -> None:
+def test_simplified_readings_give_the_same_bits_with_float_zero_points(x: str, zero_point: str) -> None:
     rng, changed = np.random.default_rng(len(x + zero_point)), 0
     for number in range(4):
         types = Types(x, zero_point, SCALES[number], OUTPUTS[rng.integers(3)])

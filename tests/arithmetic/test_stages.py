@@ -112,7 +112,7 @@ def test_operands_of_different_types(x: str) -> None:
 
 @pytest.mark.parametrize("zero_point", FLOATS)
 @pytest.mark.parametrize("x", ["int32", "uint8", "int2", "float8_e5m2"])
-def test_float_zero_points(x: str, zero_point: str) -> None:
+def test_readings_agree_with_exact_fractions_for_float_zero_points(x: str, zero_point: str) -> None:
     """Drawn compositions, and each option alone, with zero points of all kinds."""
     rng = np.random.default_rng(len(x + zero_point))
     for number in range(12):
@@ -125,7 +125,7 @@ def test_float_zero_points(x: str, zero_point: str) -> None:
 
 
 @pytest.mark.parametrize(("reading", "steps"), [(EXACT, ()), (FLOAT32, ("float32", "float32"))])
-def test_the_admitted_readings_with_a_float_zero_point(reading: Stepwise, steps: tuple[str, ...]) -> None:
+def test_admitted_readings_round_a_float_zero_point_as_documented(reading: Stepwise, steps: tuple[str, ...]) -> None:
     """EXACT rounds the whole formula once. FLOAT32 subtracts and multiplies in float32."""
     operands = triples(Types("uint4", "float32", "float32", "float32"), 400, 3)
     numbers = [[decode(dtype, int(code)) for code in operands.codes[role]] for role, dtype in operands.dtypes.items()]

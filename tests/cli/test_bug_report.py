@@ -26,7 +26,7 @@ def failing(runs: str | None, seed: int) -> int:
     raise KeyError("no such state")
 
 
-def test_the_file_goes_where_it_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_report_is_written_to_the_first_writable_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.argv", ["xverify", "failing"])
     (tmp_path / "runs").mkdir()
@@ -54,14 +54,14 @@ def test_the_file_goes_where_it_can_be_written(tmp_path: Path, monkeypatch: pyte
             assert part in text
         assert text.endswith("KeyError: 'no such state'\n")
         file.unlink()
-    monkeypatch.setattr(bug_report, "_written", lambda *given: None)
+    monkeypatch.setattr(bug_report, "_written", lambda *arguments: None)
     result = CliRunner().invoke(failing)
     assert result.exit_code == 3
     assert "Report this text as a bug:" in result.output
     assert "Traceback" in result.output
 
 
-def test_every_command_has_it() -> None:
+def test_every_command_writes_a_bug_report() -> None:
     for name, command in cli.main.commands.items():
         commands = command.commands.values() if isinstance(command, click.Group) else [command]
         for each in commands:
@@ -69,7 +69,7 @@ def test_every_command_has_it() -> None:
             assert "@clear" in source, name
 
 
-def test_errors_of_the_command_line_pass() -> None:
+def test_errors_of_the_command_line_are_no_bug_reports() -> None:
     @click.command()
     @clear
     def wrong() -> int:
@@ -79,8 +79,10 @@ def test_errors_of_the_command_line_pass() -> None:
     assert (result.exit_code, "Error: no such thing" in result.output) == (2, True)
 
 
-def test_a_gate_that_fails_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*given: object) -> None:
+def test_an_exception_inside_the_gate_exits_with_3_and_leaves_a_bug_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*arguments: object) -> None:
         raise ZeroDivisionError("division by zero")
 
     monkeypatch.setattr(gate, "decided", broken)
@@ -92,8 +94,7 @@ def test_a_gate_that_fails_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("function", ["judge", "readings"])
-def test_an_edition_that_fails_in_the_middle_of_a_run(function: str, tmp_path: Path) -> None:
-    """The sentence names its file and line. It is no bug of xverify."""
+def test_an_exception_in_a_users_edition_names_its_file_and_line(function: str, tmp_path: Path) -> None:
     text = (ROOT / "examples" / "vendor_edition.py").read_text()
     head = f"def {function}(call: Call)"
     before, _, after = text.partition(head)

@@ -47,16 +47,16 @@ def test_structures():
     assert "rank 1" not in found
 
 
-def test_large_structures():
+def test_large_structures_are_counted_by_position():
     assert met(call(np.zeros((65_536, 1, 2), int), 1.0))["third-last extents past 65 535"] == 1
-    found = met(call(np.zeros((65_536, 1), int), np.ones(65_536), axis=0))
-    assert (found["second-last extents past 65 535"], found["more than 65 535 channels"]) == (1, 1)
-    found = met(call(np.zeros((1, 131_072), int), np.ones((1, 65_536)), axis=1, block_size=2))
-    assert (found["last extents past 65 535"], found["more than 65 535 blocks along an axis"]) == (1, 1)
-    found = met(call(np.zeros((262_145, 17), int), np.ones((262_145, 2)), axis=-1, block_size=16))
+    counts = met(call(np.zeros((65_536, 1), int), np.ones(65_536), axis=0))
+    assert (counts["second-last extents past 65 535"], counts["more than 65 535 channels"]) == (1, 1)
+    counts = met(call(np.zeros((1, 131_072), int), np.ones((1, 65_536)), axis=1, block_size=2))
+    assert (counts["last extents past 65 535"], counts["more than 65 535 blocks along an axis"]) == (1, 1)
+    counts = met(call(np.zeros((262_145, 17), int), np.ones((262_145, 2)), axis=-1, block_size=16))
     names = ("more than 65 535 rows of a blocked scale", "more than 262 144 rows", "blocks of 16 on the last axis")
-    assert [found[name] for name in names] == [1] * 3
-    assert "more than 2^24 elements" not in found
+    assert [counts[name] for name in names] == [1] * 3
+    assert "more than 2^24 elements" not in counts
 
 
 def test_codes_are_counted_and_those_not_met_are_named():

@@ -36,7 +36,7 @@ def test_a_finding_is_looked_up_in_all_runs_newest_first(runs: Path):
         select.report_with(OLD, None, runs / "old")
 
 
-def test_a_file_is_opened_before_work_and_left_as_it_was(tmp_path: Path):
+def test_an_output_file_is_opened_and_left_unchanged(tmp_path: Path):
     absent, present = tmp_path / "a" / "absent", tmp_path / "present"
     present.write_text("kept")
     assert select.writable_file(absent) == absent
@@ -47,7 +47,7 @@ def test_a_file_is_opened_before_work_and_left_as_it_was(tmp_path: Path):
         select.writable_file(tmp_path)
 
 
-def test_a_budget_has_a_least():
+def test_a_budget_below_the_least_one_is_refused():
     assert select.seconds("2s", 1.0) == 2.0
     with pytest.raises(UsageError, match="a budget of 500s is too small: 600s is the least"):
         select.seconds("500s", 600.0)

@@ -62,7 +62,7 @@ def found(tmp_path, load: str) -> dict:
 
 def test_a_finding_names_the_smallest_graph_and_the_lowest_level(tmp_path):
     report = found(tmp_path, "load_transposing")
-    (cause,) = causes(one for one in report["findings"] if one["verdict"] == "violation")
+    (cause,) = causes(entry for entry in report["findings"] if entry["verdict"] == "violation")
     finding = cause.first
     assert (finding["subject"]["name"], finding["shrunk"]) == ("flawed", "minimal")
     assert finding["subject"]["options"] == "graph some"

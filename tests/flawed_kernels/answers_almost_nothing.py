@@ -1,6 +1,6 @@
 """Kernels of ai.onnx DequantizeLinear 25 that answer almost nothing: stubs and skeletons.
 
-Whatever they answer is right, so the gate finds no fault. It must not pass them either: `table.ALMOST_NOTHING` has the exit
+All of their answers are right, so the gate finds no fault. It must not pass them either: `table.ALMOST_NOTHING` has the exit
 codes. A call outside a kernel's narrow condition is "not implemented". Kernels made by `_validating` check their arguments
 first, and so refuse what the text forbids. Kernels made by `_stub` do not.
 """

@@ -45,12 +45,12 @@ def tally(answered: str = "", refused: str = "", largest: int = 100, **counts: A
 
 def missing(*tallies: CellTally) -> list[str]:
     """The missing evidence of a first cell and a second one, in the order of their tallies."""
-    cells = dict(zip((CELL, OTHER), ([one] for one in tallies), strict=False))
+    cells = dict(zip((CELL, OTHER), ([counts] for counts in tallies), strict=False))
     by_cell = {cell: lack.missing for lack in lacks(cells, tuple(cells)) for cell in lack.cells}
     return [by_cell.get(cell, "") for cell in cells]
 
 
-def test_what_a_cell_lacks():
+def test_the_missing_evidence_of_a_cell_is_named():
     assert missing(tally("12")) == [""]
     assert missing(tally("", "12")) == [""], "it is not implemented"
     assert missing(tally("12", largest=64)) == ["no answered call has more than 64 elements"]

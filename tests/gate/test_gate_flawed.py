@@ -114,14 +114,14 @@ def test_a_sound_kernel_passes(sound: Sound, folder: Path):
     types = [name for name in ("int8", "uint4") if name in contracts.get(sound.contract).domain.x_dtypes]
     few = ("--walk-only", "--x-dtypes", ",".join(types), "--scale-dtypes", "float32")
     whole = whole_gate(sound, 0, folder, 120, few)
-    assert whole.exit_code == 0, whole.found
+    assert whole.exit_code == 0, whole.lines
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kernel", named(ALMOST_NOTHING))
 def test_a_kernel_that_answers_almost_nothing_does_not_pass(kernel: AlmostNothing, folder: Path):
     whole = whole_gate(kernel, 0, folder, 120, ("--walk-only", "--x-dtypes", "int8", "--scale-dtypes", "float32"))
-    assert whole.exit_code == kernel.exit_code, whole.found
+    assert whole.exit_code == kernel.exit_code, whole.lines
 
 
 def test_every_kernel_is_where_the_table_says():

@@ -39,7 +39,7 @@ def late(x, scale, zero_point=None, **attributes):
     return rows(x, scale, zero_point, **attributes)
 
 
-def test_what_a_kernel_takes_is_learnt_and_asked() -> None:
+def test_a_fault_within_learnt_limits_is_found() -> None:
     verify_kernel(rows, **DOMAIN)
     with pytest.raises(KernelError, match="violation"):
         verify_kernel(late, **DOMAIN)
@@ -57,7 +57,7 @@ def careless(x, scale, zero_point=None, *, axis=1, block_size=0, out_dtype=None)
     return product.astype(out_dtype or scale.dtype)
 
 
-def test_stated_limits_are_kept() -> None:
+def test_no_call_outside_stated_limits_is_made() -> None:
     limits = {"block_sizes": [32], "axes": [-1], "ranks": ["1-2"], "contiguous": True, "values_only": True}
     with pytest.raises(KernelError):
         verify_kernel(careless, **DOMAIN)

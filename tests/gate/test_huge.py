@@ -84,7 +84,7 @@ def test_runs_give_the_codes_back(shape: tuple[int, ...]) -> None:
         assert np.array_equal(from_runs(values, counts, shape), codes)
 
 
-def test_the_first_wrong_value_of_a_result() -> None:
+def test_the_first_wrong_value_and_their_number_are_found_from_runs() -> None:
     small, call = small_and_huge()
     legal = legal_of(small)
     x = np.repeat(small.data.codes, 50, axis=1)
@@ -97,7 +97,7 @@ def test_the_first_wrong_value_of_a_result() -> None:
     assert (wrong.index, wrong.code, wrong.legal, wrong.count) == (80, 0, legal.distinct[0][1, 0], 10)
 
 
-def test_a_call_is_examined(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+def test_the_outcome_of_a_huge_call_is_a_finding_or_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     _, call = small_and_huge()
     monkeypatch.setattr(huge, "_available", lambda: 1 << 50)
 

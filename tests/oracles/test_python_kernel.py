@@ -344,8 +344,8 @@ def test_a_refusal_is_what_the_function_raises() -> None:
 )
 def test_a_result_that_is_no_array_of_a_known_type(result: Any, words: str) -> None:
     with pytest.raises(UnreadableResultError, match=words):
-        answerer(lambda *given: result)(a_call(), "")
-    outcome = run_call(Loaded(answerer(lambda *given: result)), encode_call(a_call()), "")
+        answerer(lambda *operands: result)(a_call(), "")
+    outcome = run_call(Loaded(answerer(lambda *operands: result)), encode_call(a_call()), "")
     assert (outcome.kind, outcome.refused) == ("unreadable", False)
 
 

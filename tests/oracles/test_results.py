@@ -78,7 +78,7 @@ def test_a_tensor_is_detached_first() -> None:
     assert as_array(Graded(np.ones(2, np.float32))).tolist() == [1, 1]
 
 
-def test_array_is_the_second_choice() -> None:
+def test_a_tensor_that_dlpack_cannot_read_is_read_through_array() -> None:
     class Both(Foreign):
         def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
             return self.array.copy()
@@ -96,7 +96,7 @@ def test_array_is_the_second_choice() -> None:
         (Foreign(np.ones(2, np.float32), code=99), "Foreign; return"),
     ],
 )
-def test_the_sentence_says_what_came_and_what_is_due(result: Any, words: str) -> None:
+def test_the_message_names_the_type_and_what_to_return(result: Any, words: str) -> None:
     with pytest.raises(UnreadableResultError, match=words):
         as_array(result)
 
@@ -104,7 +104,7 @@ def test_the_sentence_says_what_came_and_what_is_due(result: Any, words: str) ->
 @pytest.mark.parametrize(
     ("kernel", "notes"),
     [
-        (lambda *given: Foreign(plain(*given)), ()),
+        (lambda *operands: Foreign(plain(*operands)), ()),
         (lambda x, scale, zero_point: Foreign(x), ("output-aliases-input",)),
     ],
 )
@@ -116,9 +116,9 @@ def test_a_buffer_of_its_own_is_seen_through_dlpack() -> None:
     buffer = np.zeros(5, np.float32)
     filled = []
 
-    def kernel(*given: Any) -> Any:
+    def kernel(*operands: Any) -> Any:
         if not filled:
-            buffer[:] = plain(*given)
+            buffer[:] = plain(*operands)
             filled.append(True)
         return Foreign(buffer)
 
@@ -126,7 +126,7 @@ def test_a_buffer_of_its_own_is_seen_through_dlpack() -> None:
 
 
 @pytest.mark.parametrize("name", ["torch", "jax"])
-def test_bfloat16_of_a_framework(name: str) -> None:
+def test_a_bfloat16_tensor_of_a_framework_is_read(name: str) -> None:
     framework = pytest.importorskip(name)
     arrays = {
         "torch": lambda: framework.arange(4, dtype=framework.float32, requires_grad=True).to(framework.bfloat16),
@@ -137,5 +137,5 @@ def test_bfloat16_of_a_framework(name: str) -> None:
     assert read.dtype == ml_dtypes.bfloat16
     assert read.astype(int).tolist() == [0, 1, 2, 3]
     assert read.flags.writeable == (name == "torch")
-    answered: Any = answerer(lambda *given: made)(a_call(), "")
+    answered: Any = answerer(lambda *operands: made)(a_call(), "")
     assert answered.tensor.dtype == "bfloat16"

@@ -76,12 +76,12 @@ def test_values_that_nothing_explains_join_the_cause_with_their_region() -> None
     assert shapes([*unexplained, elsewhere, ignored]) == [["uint8", "int4", "int2"], ["int8"]]
 
 
-def test_findings_of_which_the_ledger_has_different_views_stay_apart() -> None:
+def test_findings_with_different_ledger_states_are_not_grouped() -> None:
     new, expired = ({"ledger": {"state": state, "entry": ""}} for state in ("new", "expired"))
     assert shapes([{**WRAPS[0], **new}, {**WRAPS[1], **expired}]) == [["uint8"], ["int2"]]
 
 
-def test_a_cause_in_words() -> None:
+def test_a_cause_is_described_by_types_counts_and_a_sentence() -> None:
     many = ("uint8", "int8", "int4", "int32", "int2")
     granularity = dict(zip(many, ("blocked", "per_axis", "per_tensor", "blocked", "blocked"), strict=True))
     (cause,) = causes([finding("violation", "wrap-x", x, "wrap-x", granularity=granularity[x]) for x in many])

@@ -6,8 +6,8 @@ import pytest
 from asked_calls import linear, some_codes
 
 from xverify.core.call import Call
-from xverify.strategies.learnt import learnt_limits, refusals_in_words, row_of
-from xverify.strategies.limits import CallLimits, granularity_of, in_words, parsed, properties
+from xverify.strategies.learnt import NAMES, learnt_limits, refusals_in_words, row_of
+from xverify.strategies.limits import CallLimits, Value, granularity_of, in_words, parsed
 
 ONNX = "ai.onnx/DequantizeLinear-25"
 
@@ -23,7 +23,11 @@ def per_tensor(shape=(4,), x="int8") -> Call:
     return linear(ONNX, some_codes(x, shape), some_codes("float32", ()))
 
 
-def test_properties_of_a_call() -> None:
+def properties(call: Call) -> dict[str, Value]:
+    return dict(zip(NAMES, row_of(call), strict=True))
+
+
+def test_a_call_has_a_value_for_each_property_that_applies() -> None:
     row = properties(blocked((3, 80), 32, x="int4", layout="strided"))
     assert (row["granularity"], row["rank"], row["axis from the back"], row["block size"]) == ("blocked", 2, -1, 32)
     assert (row["whole blocks"], row["several blocks"], row["contiguous x"], row["zero point"]) == (
@@ -61,7 +65,7 @@ def test_an_axis_outside_the_rank_is_within_no_limit() -> None:
     assert not parsed(axes=["-1"]).holds(linear(ONNX, some_codes("int8", (2, 4)), some_codes("float32", (4,)), axis=5))
 
 
-def test_limits_in_words() -> None:
+def test_limits_are_described_in_words() -> None:
     limits = parsed(["32"], ["-1"], ["1-4"], True)
     assert str(limits) == "blocks of 32, on the last axis, ranks 1 to 4, contiguous tensors"
     assert str(parsed(["16", "64"], ["0", "-2"])) == "blocks of 16 or 64, on axis 0 or the second last"
@@ -130,7 +134,7 @@ def test_pairs_are_learnt_where_single_properties_do_not_explain_refusals() -> N
     assert refusals_in_words(rows) == ["x of int4 with more than one block"]
 
 
-def test_refusals_in_words() -> None:
+def test_refusals_are_described_by_what_they_have_in_common() -> None:
     assert refusals_in_words(records(lambda call: properties(call)["contiguous x"] is not False, CALLS)) == [
         "strided x"
     ]

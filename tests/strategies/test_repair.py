@@ -1,4 +1,4 @@
-"""Repair of calls: under whatever an edition demands, most calls of the walk become allowed ones."""
+"""Repair of calls: most calls of the walk become allowed, whatever an edition demands."""
 
 from __future__ import annotations
 
@@ -103,12 +103,12 @@ def test_probes_keep_their_values_in_another_arrangement() -> None:
     assert made
 
     def triples(probes: list) -> set[tuple[int, int]]:
-        found = set()
+        codes = set()
         for probe in probes:
             operands = ONNX.operands(probe.call)
             x, scale = (np.broadcast_to(operands.codes[role], operands.shape).reshape(-1) for role in ("x", "scale"))
-            found |= set(zip(x[probe.places].tolist(), scale[probe.places].tolist(), strict=True))
-        return found
+            codes |= set(zip(x[probe.places].tolist(), scale[probe.places].tolist(), strict=True))
+        return codes
 
     assert triples(made) >= triples(usual)
     assert all(contract.judge(probe.call).verdict == "allowed" for probe in made)

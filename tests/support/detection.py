@@ -97,11 +97,11 @@ def detect(flawed: Flawed, seed: int, folder: Path, budget: float = 30.0, worker
     return Detection(flawed.name, seed, made["first_fault_seconds"], failing, made["calls"], wall)
 
 
-def table(found: Sequence[Detection], startup: float, command: str) -> str:
+def table(detections: Sequence[Detection], startup: float, command: str) -> str:
     """Format detections as Markdown, the slowest first."""
     by_name: dict[str, list[Detection]] = {}
-    for one in found:
-        by_name.setdefault(one.name, []).append(one)
+    for detection in detections:
+        by_name.setdefault(detection.name, []).append(detection)
     rows, medians = [], []
     for flawed in FLAWED:
         runs = by_name.get(flawed.name, [])
@@ -121,21 +121,21 @@ def table(found: Sequence[Detection], startup: float, command: str) -> str:
         )
     rows.sort(key=lambda row: -row[0])
     within = sum(median <= 2 for median in medians)
-    late = sum(run.seconds is None or startup + run.seconds > 30 for run in found)
-    missed = sum(not run.verdicts & _expected(run.name) for run in found)
+    late = sum(run.seconds is None or startup + run.seconds > 30 for run in detections)
+    missed = sum(not run.verdicts & _expected(run.name) for run in detections)
     return "\n".join(
         [
             "# How soon the gate stops flawed kernels",
             "",
-            f"Made by `{command}`: {len(medians)} kernels written from public bug reports, {len(found)} gates, each until the "
-            f"first fault. Seconds from the start of the command, of which {startup:.1f} are the start of Python and imports "
-            "(measured once). Stopped: with a verdict that the kernel's table expects. A call that takes "
+            f"Made by `{command}`: {len(medians)} kernels written from public bug reports, {len(detections)} gates, "
+            f"each until the first fault. Seconds from the start of the command; the start of Python and imports took "
+            f"{startup:.1f} of them (measured once). Stopped: with a verdict that the kernel's table expects. A call that takes "
             f"{CALL_SECONDS:g} s hangs here (of a gate by itself: 10 s).",
             "",
-            f"Not stopped: {missed} of {len(found)} gates. Half of the kernels within {statistics.median(medians):.1f} s; "
+            f"Not stopped: {missed} of {len(detections)} gates. Half of the kernels within {statistics.median(medians):.1f} s; "
             f"{within} of {len(medians)} within 2 s ({within / max(1, len(medians)):.0%}, medians over seeds); "
             f"{late} gates took longer than 30 s; the slowest one that stopped its kernel took "
-            f"{max((startup + r.seconds for r in found if r.seconds is not None), default=0):.1f} s.",
+            f"{max((startup + r.seconds for r in detections if r.seconds is not None), default=0):.1f} s.",
             "",
             "| kernel | report | stopped | median s | slowest s | verdicts |",
             "| --- | --- | --- | --- | --- | --- |",
@@ -176,16 +176,16 @@ def main(seeds: int, only: str, kind: str | None, jobs: int, budget: float, outp
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         if kind:
-            kernels = [one for one in (WHOLE_GATES[kind]) if only in one.target and installed(one)]
+            kernels = [kernel for kernel in WHOLE_GATES[kind] if only in kernel.target and installed(kernel)]
             sys.exit(whole_gates(kernels, seeds, budget, folder, jobs, command, output))
         startup = start_of_command()
-        found: list[Detection] = []
+        detections: list[Detection] = []
         for seed in range(seeds):
             for flawed in FLAWED:
                 if only in flawed.target:
-                    found.append(detect(flawed, seed, folder, budget))
-                    say(found[-1])
-    write(table(found, startup, command), output)
+                    detections.append(detect(flawed, seed, folder, budget))
+                    report(detections[-1])
+    write(table(detections, startup, command), output)
 
 
 def write(text: str, output: Path | None) -> None:
@@ -195,11 +195,12 @@ def write(text: str, output: Path | None) -> None:
         output.write_text(text, encoding="utf-8")
 
 
-def say(one: Detection) -> None:
-    stopped = "stopped" if one.verdicts & _expected(one.name) else "MISSED"
-    seen = ", ".join(sorted(one.verdicts))
+def report(detection: Detection) -> None:
+    stopped = "stopped" if detection.verdicts & _expected(detection.name) else "MISSED"
+    seen = ", ".join(sorted(detection.verdicts))
     line = (
-        f"{stopped:8} {one.name:40} seed {one.seed} {one.seconds} s, {one.wall:.1f} s in all, {one.calls} calls, {seen}"
+        f"{stopped:8} {detection.name:40} seed {detection.seed} {detection.seconds} s, "
+        f"{detection.wall:.1f} s in all, {detection.calls} calls, {seen}"
     )
     print(line, file=sys.stderr, flush=True)
 
@@ -216,12 +217,12 @@ class Whole:
     exit_code: int
     calls: int
     values: int
-    found: tuple[str, ...]
+    lines: tuple[str, ...]
     """The reason of the gate's decision, and a line for each finding."""
 
     @property
     def right(self) -> bool:
-        """True if the gate decided as it must."""
+        """True if the gate decided right."""
         return self.exit_code == self.kernel.exit_code
 
 
@@ -249,8 +250,8 @@ def whole_gate(
     written = json.loads(report.read_text(encoding="utf-8"))
     made = written["gate"]
     findings = (f"{f['verdict']}: {f['summary']} {f['line'][:400]}" for f in written["findings"])
-    found = tuple(line for line in (made["reason"], *findings) if line)
-    return Whole(kernel, seed, ended.returncode, made["calls"], written["coverage"]["values"], found)
+    lines = tuple(line for line in (made["reason"], *findings) if line)
+    return Whole(kernel, seed, ended.returncode, made["calls"], written["coverage"]["values"], lines)
 
 
 def whole_gates(
@@ -262,42 +263,42 @@ def whole_gates(
     command: str,
     output: Path | None,
 ) -> int:
-    """Run whole gates. Return how many did not end as they must, at most 100."""
+    """Run whole gates. Return the number of wrong decisions, at most 100."""
     ended: list[Whole] = []
     with ThreadPoolExecutor(jobs) as pool:
-        gates = [pool.submit(whole_gate, one, seed, folder, budget) for seed in range(seeds) for one in kernels]
-        for done in as_completed(gates):
-            one = done.result()
-            ended.append(one)
-            if output is not None:  # write what there is: all gates take more than an hour
-                write(table_of_gates(ended, len(gates), command), output)
-            right = "right" if one.right else "WRONG"
+        futures = [pool.submit(whole_gate, kernel, seed, folder, budget) for seed in range(seeds) for kernel in kernels]
+        for future in as_completed(futures):
+            run = future.result()
+            ended.append(run)
+            if output is not None:  # after each gate, since all of them take more than an hour
+                write(table_of_gates(ended, len(futures), command), output)
+            right = "right" if run.right else "WRONG"
             print(
-                f"{right:6} {one.kernel.target} {one.kernel.options} seed {one.seed}, exit {one.exit_code}, {one.calls} calls"
+                f"{right:6} {run.kernel.target} {run.kernel.options} seed {run.seed}, exit {run.exit_code}, {run.calls} calls"
             )
-            for line in one.found:
+            for line in run.lines:
                 print("        ", line, flush=True)
     if output is None:
-        print(table_of_gates(ended, len(gates), command))
-    return min(sum(not one.right for one in ended), 100)
+        print(table_of_gates(ended, len(futures), command))
+    return min(sum(not run.right for run in ended), 100)
 
 
 def table_of_gates(ended: Sequence[Whole], of: int, command: str) -> str:
     """Format whole gates as Markdown, a row for each kernel."""
     rows = []
     for kernel in (*SOUND, *ALMOST_NOTHING):
-        runs = [one for one in ended if one.kernel == kernel]
+        runs = [run for run in ended if run.kernel == kernel]
         if not runs:
             continue
-        right = sum(one.right for one in runs)
-        exits = ", ".join(str(code) for code in sorted({one.exit_code for one in runs}))
-        calls, values = (statistics.median(getattr(one, name) for one in runs) for name in ("calls", "values"))
-        others = sorted({line for one in runs for line in one.found})
-        said = "<br>".join(line.replace("|", "\\|") for line in others)
+        right = sum(run.right for run in runs)
+        exits = ", ".join(str(code) for code in sorted({run.exit_code for run in runs}))
+        calls, values = (statistics.median(getattr(run, name) for run in runs) for name in ("calls", "values"))
+        others = sorted({line for run in runs for line in run.lines})
+        cell = "<br>".join(line.replace("|", "\\|") for line in others)
         options = "".join(f" {option}" for option in kernel.options)
         rows.append(
             f"| {kernel.target}{options} | `{kernel.contract}` | {right} of {len(runs)} | {exits} | {calls:.0f} | "
-            f"{values / 1e6:.1f} | {said} |"
+            f"{values / 1e6:.1f} | {cell} |"
         )
     return "\n".join(
         [
@@ -306,9 +307,9 @@ def table_of_gates(ended: Sequence[Whole], of: int, command: str) -> str:
             f"Made by `{command}`: {len(ended)} of {of} gates. A right kernel must pass: exit code 0. A kernel that answers "
             "almost nothing must not: exit code 3, or 1 if it has a fault.",
             "",
-            f"Ended as they must: {sum(one.right for one in ended)} of {len(ended)} gates.",
+            f"Right: {sum(run.right for run in ended)} of {len(ended)} gates.",
             "",
-            "| kernel | contract | as it must | exit codes | calls (median) | million values (median) | what was found |",
+            "| kernel | contract | right | exit codes | calls (median) | million values (median) | reasons and findings |",
             "| --- | --- | --- | --- | --- | --- | --- |",
             *rows,
             "",

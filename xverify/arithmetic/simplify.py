@@ -115,8 +115,8 @@ def _simpler_scale_cast(reading: StageOptions, types: Types) -> StageOptions:
     """The reading without a cast of the scale that changes no scale."""
     if types.scale == "float16" and reading.scale_cast in ("float32", "bfloat16"):
         # A subnormal of float16 is a normal number of these types.
-        kept: Any = {"flush-inputs": "kept", "flush-all": "flush-results"}
-        reading = replace(reading, subnormals=kept.get(reading.subnormals, reading.subnormals))
+        without_inputs: Any = {"flush-inputs": "kept", "flush-all": "flush-results"}
+        reading = replace(reading, subnormals=without_inputs.get(reading.subnormals, reading.subnormals))
     holds = reading.scale_cast != "none" and _holds(reading.scale_cast, types.scale)
     return replace(reading, scale_cast="none") if holds else reading
 

@@ -1,4 +1,4 @@
-"""The file that describes an exception in xverify itself, for a bug report."""
+"""The file for a bug report after an exception in xverify itself."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def sentence(error: BaseException, options: Mapping[str, Any]) -> str:
     """
     text = description(error, options)
     first_line = (str(error).strip() or "no message").splitlines()[0]
-    what = f"xverify itself failed ({type(error).__name__}: {first_line}), so nothing is decided"
+    failure = f"xverify itself failed ({type(error).__name__}: {first_line}), so nothing is decided"
     path = _written(text, options)
     if path is None:
-        return f"{what}. Report this text as a bug:\n{text}"
-    return f"{what}; attach this file to a bug report: {path}"
+        return f"{failure}. Report this text as a bug:\n{text}"
+    return f"{failure}; attach this file to a bug report: {path}"
 
 
 def description(error: BaseException, options: Mapping[str, Any]) -> str:
@@ -56,7 +56,7 @@ def description(error: BaseException, options: Mapping[str, Any]) -> str:
 def _versions() -> Iterator[tuple[str, str]]:
     names = ["xverify"]
     try:
-        # A requirement without "extra ==" is one of every installation.
+        # A requirement without "extra ==" belongs to every installation.
         needed = [line for line in importlib.metadata.requires("xverify") or () if "extra ==" not in line]
         names += [match[0] for line in needed if (match := re.match(r"[\w.-]+", line))]
     except importlib.metadata.PackageNotFoundError:

@@ -47,14 +47,16 @@ FILE = click.Path(path_type=Path)
     help="Test only these: per_tensor,per_axis,blocked.  [default: all]",
 )
 @click.option(
-    "--block-sizes", metavar="LIST", default="", help="Ask only for blocks of these sizes: 32,64.  [default: all]"
+    "--block-sizes", metavar="LIST", default="", help="Test only blocks of these sizes: 32,64.  [default: all]"
 )
 @click.option(
-    "--axes", metavar="LIST", default="", help="Ask only for these axes: 0,1, or -1 for the last.  [default: all]"
+    "--axes", metavar="LIST", default="", help="Test only these axes: 0,1, or -1 for the last.  [default: all]"
 )
-@click.option("--ranks", metavar="LIST", default="", help="Ask only for x of these ranks: 2, or 1-4.  [default: all]")
-@click.option("--contiguous", is_flag=True, help="Ask only for tensors that are contiguous in memory.")
-@click.option("--values-only", is_flag=True, help="Ask only calls that the edition allows, none that must be refused.")
+@click.option("--ranks", metavar="LIST", default="", help="Test only x of these ranks: 2, or 1-4.  [default: all]")
+@click.option("--contiguous", is_flag=True, help="Test only tensors that are contiguous in memory.")
+@click.option(
+    "--values-only", is_flag=True, help="Test only calls that the edition allows, and none that the kernel must refuse."
+)
 @click.option("--no-threads", is_flag=True, help="Never call the kernel from several threads at once.")
 @click.option("--budget", default="60s", show_default=True, metavar="TIME", help="Time for the whole run: 60s, 5m, 1h.")
 @click.option("--seed", default=0, show_default=True, help="Seed of the random values and calls.")
@@ -80,7 +82,8 @@ FILE = click.Path(path_type=Path)
     type=click.Choice(["keep", "flush", "flush-inputs"]),
     default="keep",
     show_default=True,
-    help="Require subnormal results (keep), also accept zero for them (flush), or also for subnormal inputs (flush-inputs).",
+    help="Require subnormal results (keep), also accept zero for them (flush), or accept zero for subnormal inputs too "
+    "(flush-inputs).",
 )
 @click.option(
     "--timeout", default="10s", show_default=True, metavar="TIME", help="Report a call that takes longer as a hang."

@@ -76,14 +76,14 @@ class Options:
     type=click.Choice(["keep", "flush", "flush-inputs"]),
     default="keep",
     show_default=True,
-    help="Judge subnormal numbers of CALL as the gate does: keep, flush or flush-inputs.",
+    help="Judge subnormal numbers of CALL as the option of the gate does.",
 )
-@click.option("--huge", is_flag=True, help="Run CALL although it has more than 2^20 values. It may need much memory.")
+@click.option("--huge", is_flag=True, help="Accept a CALL of more than 2^20 values, which may need many GiB of memory.")
 @click.option(
     "--like",
     "like_name",
     metavar="ORACLE|TARGET",
-    help="Judge CALL by this implementation, as for the gate. Needed for findings of a gate that matched another build.",
+    help="Judge CALL by this implementation, as for the gate. A finding of a gate that matched another build needs it.",
 )
 @clear
 def replay(finding: str, **options: Any) -> int:
@@ -128,8 +128,8 @@ def _certificate(file: str, options: Options) -> Iterator[Replayed]:
     from xverify.certify.certificate import load
     from xverify.certify.replay import replay_certificate, subject_of
 
-    useless = {"--oracle": options.names, "--was": options.was, "--run": options.run, "--like": options.like_name}
-    typed = [name for name, value in useless.items() if value]
+    excluded = {"--oracle": options.names, "--was": options.was, "--run": options.run, "--like": options.like_name}
+    typed = [name for name, value in excluded.items() if value]
     if typed:
         raise UsageError(
             f"a certificate is replayed without {' and '.join(typed)}; --kernel names another implementation"
@@ -169,8 +169,8 @@ def _huge(line: str, kernel: Oracle, own: Sequence[Contract], options: Options) 
     from xverify.verify.findings import Subject
     from xverify.workers.worker import Worker
 
-    useless = {"--oracle": options.names, "--threads": options.threads, "--like": options.like_name}
-    if typed := [name for name, value in useless.items() if value]:
+    excluded = {"--oracle": options.names, "--threads": options.threads, "--like": options.like_name}
+    if typed := [name for name, value in excluded.items() if value]:
         raise UsageError(f"--huge cannot be combined with {' and '.join(typed)}")
     try:
         call = call_from_line(line, HUGE_VALUES)

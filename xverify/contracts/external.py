@@ -32,7 +32,7 @@ ZERO_POINTS = (*QUANTIZED, *FLOATS)
 """The types of a zero point that the recipes support."""
 
 _MODULE = "xverify_contract_"
-"""The beginning of the names of modules that are files of editions."""
+"""The beginning of the module names of edition files."""
 
 _ID = re.compile(r"[a-z][a-z0-9.-]*/[A-Za-z][A-Za-z0-9]*-[0-9]+(@[a-z0-9.-]+)?")
 
@@ -64,7 +64,7 @@ def load(path: Path, built_in: Mapping[str, Callable[[], Contract]]) -> tuple[Co
 
 
 def blamed_file(error: BaseException) -> str | None:
-    """A sentence on an exception from a function of an edition's file; None for other exceptions."""
+    """A sentence on an exception that a function of an edition's file raised; else None."""
     files = {str(module.__file__) for name, module in list(sys.modules.items()) if name.startswith(_MODULE)}
     waiting: list[BaseException | None] = [error]
     seen: set[int] = set()

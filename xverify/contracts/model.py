@@ -15,7 +15,7 @@ Denormals = Literal["keep", "flush", "flush-inputs"]
 """The treatment of subnormal numbers that is accepted. Each mode accepts everything that the mode before it does.
 
 "keep": a subnormal result must not be zero. "flush": it may be zero. "flush-inputs": an input that is subnormal in float32 may
-also count as a zero of the same sign, as with the flags FTZ and DAZ of a processor.
+also count as a zero of the same sign. The flags FTZ and DAZ of a processor do that.
 """
 
 

@@ -50,7 +50,7 @@ SLACK = 3
 """Elements between the end of a row slice and the next row."""
 
 RUNS_FROM = 1 << 30
-"""Number of elements from which the wire form of a tensor has runs of equal codes, and no result has more than `MOST_RUNS`."""
+"""Number of elements from which the wire form of a tensor has runs of equal codes. A result then has at most `MOST_RUNS`."""
 
 MOST_RUNS = 1 << 20
 """Largest number of runs of such a tensor."""
@@ -142,7 +142,7 @@ def lay_out(array: np.ndarray[Any, Any], layout: str) -> np.ndarray[Any, Any]:
 
 
 def _row_slice(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The values as the first columns of an array with longer rows. A vector has only one row."""
+    """The values as the first columns of an array with longer rows. A vector is a single row."""
     wide = np.zeros((*array.shape[:-1], array.shape[-1] + SLACK), array.dtype)
     wide[..., : array.shape[-1]] = array
     return wide[..., : array.shape[-1]]
@@ -230,7 +230,7 @@ class Outcome:
 def runs_of(codes: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """The first code and the length of each run of equal codes in C order.
 
-    Runs after `MOST_RUNS` are counted to the last one that is returned. Memory is needed for the runs only.
+    At most `MOST_RUNS` runs are returned. The last one then counts all remaining codes. Only the runs need memory.
     """
     if not codes.size:
         return codes.reshape(-1), np.zeros(0, np.int64)

@@ -48,7 +48,7 @@ def numpy_dtype(dtype: str) -> np.dtype[Any]:
 
 
 def common_first(dtype: str) -> int:
-    """A sort key of dtypes, the commonest first. All that `COMMONEST` does not name come last."""
+    """A sort key of dtypes, the commonest first. Dtypes that `COMMONEST` does not name come last."""
     return COMMONEST.index(dtype) if dtype in COMMONEST else len(COMMONEST)
 
 

@@ -28,7 +28,7 @@ MOST_VALUES = 1 << 20
 """Largest number of values of all tensors together, to write and to read."""
 
 HUGE_VALUES = 1 << 33
-"""The same where the user asks for huge calls. A line of a few characters can then need 8 GiB, or more for wide types."""
+"""The same if the user asks for huge calls. A short line can then need 8 GiB of memory, or more for wide types."""
 
 _LEAST_RUN = 3
 """Smallest number of equal codes in a row that are written as a count."""

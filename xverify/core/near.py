@@ -1,4 +1,4 @@
-"""The nearest of a list of names, for messages about misspelled ones."""
+"""The name nearest to a misspelled one, for messages."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ def difference_times(difference: NDArray[Any], factor: F64) -> F64:
     The difference is a result of `exact_difference`, and the factor has at most 26 bits.
     Zeros, infinities and NaN follow IEEE 754.
 
-    Source: Dekker's product and Knuth's TwoSum give the exact errors. Of the last sum only the sign matters.
+    Source: Dekker's product and Knuth's TwoSum give the exact errors. Only the sign of the last sum matters.
     """
     near, rest = _parts(difference)
     with np.errstate(all="ignore"):

@@ -70,7 +70,7 @@ def _violations(state: RunState) -> None:
                 and finding.attribution
                 and is_misreading(finding.attribution.reading)
             ):
-                # Which values such a mistake changes depends on the data, so look for the calls that show it.
+                # The data decide which values such a mistake changes, so describe the calls that show it.
                 finding.region = region([_whole(sample) for sample in samples])
 
 
@@ -165,7 +165,7 @@ def _refusals(state: RunState) -> None:
         if not tally.answered and subject.name in state.pool.failures:
             continue  # no worker is left that could say whether it supports the cell
         if answers_nothing(state, subject.name):
-            continue  # it may not work at all, and the gate says so in one sentence
+            continue  # It may not work at all. The gate reports that in one sentence.
         if tally.refusal is not None and not tally.simplest_refused:
             judged, outcome = tally.refusal
             refusal = verdicts.rejected(judged, subject.name, outcome)

@@ -12,12 +12,13 @@ from xverify.contracts.model import Domain
 from xverify.core.call import BITS, LAYOUTS, Outcome
 from xverify.core.dtypes import is_float, values
 from xverify.core.rounding import to_dtype
+from xverify.strategies.walk import USUAL_BLOCKS
 from xverify.verify.verdicts import Judged
 
 WIDTHS = (16, 32, 64)
 POSITIONS = ("last", "second-last", "third-last")
 LONG = 65_535
-BLOCK_SIZES = (16, 32, 64, 128, 256)
+BLOCK_SIZES = tuple(sorted(USUAL_BLOCKS))
 
 CHANNELS = "more than 65 535 channels"
 BLOCKS = "more than 65 535 blocks along an axis"
@@ -85,11 +86,11 @@ def by_importance(names: Iterable[str]) -> list[str]:
     Names of equal importance keep their order.
     """
 
-    def place(name: str) -> int:
+    def importance(name: str) -> int:
         plain = _COUNT_OF_CODES.sub("", name)
         return next((i for i, start in enumerate(IMPORTANCE) if plain.startswith(start)), IMPORTANCE.index("rank"))
 
-    return sorted(names, key=place)
+    return sorted(names, key=importance)
 
 
 class Coverage:

@@ -49,7 +49,7 @@ CHUNK = 16
 """Calls of one part before the next part's turn."""
 
 LARGE_CHUNK = 2
-"""The same for large calls, each of which costs as much as 20 others."""
+"""The number of large calls in a chunk. Each costs as much as 20 others."""
 
 BROKEN_EACH = 60
 """The number of ways in which each clause is broken, or opened."""
@@ -68,7 +68,7 @@ def witness_batches(calls: Sequence[Call]) -> Iterator[list[Case]]:
 
 @dataclass(frozen=True)
 class Scope:
-    """The calls that a gate asks of an edition."""
+    """The calls that a gate makes of an edition."""
 
     domain: Domain
     """The edition's domain, or a narrower one."""
@@ -77,13 +77,13 @@ class Scope:
     """Limits of the allowed calls: stated ones, or narrower ones that the gate learnt."""
 
     stated: CallLimits = field(default_factory=CallLimits)
-    """Limits that the user stated. No other call is asked, not even a forbidden one."""
+    """Limits that the user stated. Calls outside them are not made, not even forbidden ones."""
 
     values_only: bool = False
-    """True to ask allowed calls only."""
+    """True to make allowed calls only."""
 
     def admits(self, contract: Contract, call: Call) -> bool:
-        """True if a call that may be forbidden is asked."""
+        """True if a call is within the stated limits, and allowed if only allowed calls are made."""
         return self.stated.holds(call) and not (self.values_only and contract.judge(call).verdict != "allowed")
 
     def repair(self, contract: Contract) -> Repair:
@@ -101,7 +101,7 @@ def walk_batches(
     """The whole walk of an edition, once.
 
     Args:
-        scope: The calls to ask.
+        scope: The calls to make.
         turn: The number of walks before this one.
         is_refused: is_refused(call): True if the kernel probably refuses all calls of this kind. It may change its answer
             during the walk.
@@ -123,11 +123,11 @@ def drawn_batches(contract: Contract, scope: Scope, run_seed: int) -> Iterator[l
     """Rounds of Hypothesis, without end."""
     rounds = hypothesis_cases(replace(contract, domain=scope.domain), run_seed, scope.repair(contract))
     # Hypothesis was steered by the legal sets of the text; a gate may hold a kernel to a reference implementation.
-    kept = (
+    admitted = (
         [replace(case, legal=None) for case in cases if case.phase == "hypothesis" or scope.admits(contract, case.call)]
         for cases in rounds
     )
-    return numbered(kept, DRAWN)
+    return numbered(admitted, DRAWN)
 
 
 def _walk(contract: Contract, scope: Scope, run_seed: int, is_refused: Callable[[Call], bool]) -> Iterator[list[Case]]:
@@ -144,7 +144,7 @@ def _walk(contract: Contract, scope: Scope, run_seed: int, is_refused: Callable[
 
     def laid_out() -> Iterable[Case]:
         made = accepted_cases((Case(call, 0, "walk") for call in layout_calls(narrow)), repair)
-        # Where limits want C order, the repaired call is no call with a layout any more.
+        # Limits may require contiguous tensors. Then the repaired call has no other layout, and tests nothing new.
         return (case for case in made if any(tensor.layout != "C" for tensor in case.call.tensors.values()))
 
     parts = [

@@ -119,7 +119,7 @@ def _observe(state: RunState, judged: Judged, outcomes: dict[Subject, Outcome]) 
 def _wrongly_refused(state: RunState, judged: Judged, subject: Subject, outcome: Outcome) -> bool:
     """True if the implementation must take every allowed call, and refuses this one.
 
-    An implementation that has answered none so far may not work at all, which is no fault of single calls.
+    An implementation that answered no call so far may not work at all. That is no fault of single calls.
     """
     is_refused = outcome.kind == "rejected" and judged.judgement.verdict == "allowed"
     return state.options.rules.every_call and is_refused and subject.name in state.tally.answering

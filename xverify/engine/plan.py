@@ -58,7 +58,7 @@ MOST_LEFT = 4
 """The number of readings, among those that the probes do not exclude, whose distance Hypothesis maximises."""
 
 KEPT_UNREPAIRED = 2
-"""The number of calls of a cell that are sent although the edition forbids them or leaves them open, and no repair helps."""
+"""The number of calls of a cell that are sent although they are not allowed and cannot be repaired."""
 
 SEEDS_EACH = 5
 """The number of calls for each structure that Hypothesis draws: drawing costs more than building."""
@@ -107,9 +107,9 @@ def numbered(calls: Iterator[list[Case]], first: int = 0) -> Iterator[list[Case]
 
 
 def accepted_cases(cases: Iterable[Case], repair: Repair) -> Iterator[Case]:
-    """Cases whose calls are allowed and within the limits: repaired where they are not.
+    """Cases whose calls are allowed and within the limits, some of them after a repair.
 
-    Of calls that cannot be repaired, a few for each cell stay, as calls that an edition forbids or leaves open.
+    A few calls of each cell that cannot be repaired stay as forbidden or unspecified calls.
     """
     for case in cases:
         call = repair(case.call)

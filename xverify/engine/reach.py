@@ -9,11 +9,11 @@ from xverify.core.call import Call, Outcome
 from xverify.strategies.learnt import Row, row_of
 from xverify.strategies.limits import granularity_of
 
-KEPT_CALLS = 4
-"""The number of answered calls that are kept for each granularity."""
+MOST_SAMPLES = 4
+"""The most sample calls of each granularity."""
 
 MOST_ELEMENTS = 4096
-"""The largest number of elements of a kept call."""
+"""The largest number of elements of a sample call."""
 
 
 @dataclass(eq=False)
@@ -35,8 +35,8 @@ class Reach:
     walks: int = 0
     """The number of walks within what was learnt."""
 
-    kept: dict[str, list[Call]] = field(default_factory=lambda: defaultdict(list))
-    """A few answered calls of each granularity, the largest ones."""
+    samples: dict[str, list[Call]] = field(default_factory=lambda: defaultdict(list))
+    """A few answered calls of each granularity. Larger calls replace those below 64 elements."""
 
     def count(self, call: Call, verdict: str, outcome: Outcome) -> None:
         """Count one call and its outcome."""
@@ -48,9 +48,9 @@ class Reach:
         self.answered += is_answered
         self.refused += not is_answered
         if is_answered and 0 < call.values <= MOST_ELEMENTS:
-            kept = self.kept[granularity_of(call)]
-            if len(kept) < KEPT_CALLS:
-                kept.append(call)
-            elif min(other.values for other in kept) < min(call.values, 64):
-                kept.remove(min(kept, key=lambda other: other.values))
-                kept.append(call)
+            samples = self.samples[granularity_of(call)]
+            if len(samples) < MOST_SAMPLES:
+                samples.append(call)
+            elif min(other.values for other in samples) < min(call.values, 64):
+                samples.remove(min(samples, key=lambda other: other.values))
+                samples.append(call)

@@ -315,7 +315,7 @@ def seconds(text: str, least: float = 0.0) -> float:
 
     Args:
         text: The duration as typed.
-        least: The shortest one, in seconds, that is of any use.
+        least: The shortest duration that is accepted, in seconds.
 
     Raises:
         UsageError: The text is no duration, or a shorter one.
@@ -382,7 +382,7 @@ def report_file(run: str | None, runs: Path = RUNS) -> Path:
 
 
 _FINDING_ID = re.compile(rb'"id":\s*"([a-z-]+-[0-9a-f]{10}(?:-known-[^"]*)?)"')
-"""An id of a finding in a report.json."""
+"""The id of a finding in a report.json."""
 
 
 def report_with(finding: str, run: str | None, runs: Path = RUNS) -> Path:
@@ -397,15 +397,15 @@ def report_with(finding: str, run: str | None, runs: Path = RUNS) -> Path:
         UsageError: There is no such run, or no report holds the finding.
     """
     paths = [report_file(run, runs)] if run is not None else _newest_first(runs)
-    known: dict[str, None] = {}
+    all_ids: dict[str, None] = {}
     for path in paths:
-        # A parsed report takes a hundred times as long.
+        # To parse a report takes a hundred times as long.
         ids = {identity.decode() for identity in _FINDING_ID.findall(path.read_bytes())}
         if finding in ids:
             return path
-        known.update(dict.fromkeys(sorted(ids)))
+        all_ids.update(dict.fromkeys(sorted(ids)))
     where = f"{paths[0]} has no" if run is not None else f"none of the runs under {runs} ({len(paths)}) has a"
-    raise UsageError(f"{where} finding {finding!r}{nearest(finding, known)}")
+    raise UsageError(f"{where} finding {finding!r}{nearest(finding, all_ids)}")
 
 
 def _newest_first(runs: Path) -> list[Path]:

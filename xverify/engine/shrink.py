@@ -48,14 +48,14 @@ def shrink_all(state: RunState, out_of_time: Callable[[], bool], grace: float = 
 
     Args:
         state: the run.
-        out_of_time: tells if the search must end.
-        grace: seconds that the first findings get in any case, so that a reader of the first screen sees small calls.
+        out_of_time: true if the search must end.
+        grace: the least time for shrinking in seconds, so that the first findings have small calls.
     """
     findings = in_turn(state.findings.sorted())
     state.emit(ShrinkStarted(len(findings)))
     least = time.monotonic() + grace
 
-    def really_out_of_time() -> bool:
+    def is_over() -> bool:
         return out_of_time() and (time.monotonic() > least or state.interrupted.is_set())
 
     confirming = Confirming(state)
@@ -64,7 +64,7 @@ def shrink_all(state: RunState, out_of_time: Callable[[], bool], grace: float = 
             if state.interrupted.is_set():
                 state.complete = False
                 break
-            _shrink(state, finding, really_out_of_time, confirming)
+            _shrink(state, finding, is_over, confirming)
     finally:
         confirming.stop()
     for finding in findings:

@@ -124,10 +124,10 @@ class RunState:
     """The number of calls that put a clause to the test and whose outcome follows it, by clause and implementation."""
 
     reach: dict[str, Reach] = field(default_factory=lambda: defaultdict(Reach))
-    """The calls of a gate by cell and by property, for each edition. A sweep does not count them."""
+    """The counts of a gate's calls by property, for each edition. A sweep does not count them."""
 
     scopes: dict[str, Scope] = field(default_factory=dict)
-    """The calls that a gate asks, by edition. A sweep has none: it asks all."""
+    """The calls that a gate makes, by edition. A sweep has no scopes, since it makes all calls."""
 
     spared_calls: Counter[str] = field(default_factory=Counter)
     """The number of calls that were not sent because similar ones had ended the process, by implementation and path."""
@@ -182,11 +182,11 @@ class RunState:
         return self.contract(finding.key.contract)
 
     def repair(self, contract: Contract) -> Repair:
-        """The repair of the calls that the run asks of an edition."""
+        """The repair of the calls that the run makes of an edition."""
         return self.scopes[contract.id].repair(contract) if contract.id in self.scopes else Repair(contract)
 
     def admits(self, contract: Contract, call: Call) -> bool:
-        """True if the run may ask a call: it is within the limits that the user stated."""
+        """True if the run may make a call: it is within the limits that the user stated."""
         return contract.id not in self.scopes or self.scopes[contract.id].admits(contract, call)
 
     def readings_of(self, contract: Contract) -> tuple[Reading, ...]:

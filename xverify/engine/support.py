@@ -13,7 +13,7 @@ from xverify.verify.verdicts import Judged
 
 
 def answers_nothing(state: RunState, name: str) -> bool:
-    """True if an implementation that must take every allowed call answered none of a walk's."""
+    """True if an implementation that must take every allowed call answered no call of the walk."""
     return state.options.rules.every_call and state.cases_by_phase["walk"] > 0 and name not in state.tally.answering
 
 

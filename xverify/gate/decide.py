@@ -41,7 +41,7 @@ def decided(result: dict[str, Any], run: RunState, options: GateOptions, memory:
     failing = [entry["id"] for entry in result["findings"] if _fails(entry, options)]
     domains = {text.id: options.within.get(text.id, text.domain) for text in options.contracts}
     evidence = evidence_of(run, options.kernel.name, domains, options.like is not None)
-    # A gate that stopped at the first fault needs no reason. If it then fails on nothing, it is no pass either.
+    # A gate that stopped at a fault and fails needs no reason. Without a failing finding, it is no pass.
     reason = "" if failing and run.ended() else _unable(run, options, walked) or ("" if failing else sentence(evidence))
     outcome = FINDINGS if failing else UNABLE if reason else PASS
     mine = Ledger(tuple(about(options.ledger, options.kernel.name, options.contracts)))
@@ -77,7 +77,7 @@ def _fails(entry: dict[str, Any], options: GateOptions) -> bool:
 
 
 def _unable(run: RunState, options: GateOptions, walked: bool) -> str:
-    """Why a run without failures proves nothing, in one sentence; "" if it does prove something."""
+    """The reason why a run without failures decides nothing, in one sentence; "" if it decides."""
     for name, failure in run.pool.failures.items():
         if name == options.kernel.name or options.like is not None:
             return failure

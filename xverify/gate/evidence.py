@@ -1,8 +1,7 @@
 """The evidence that a gate needs for a pass, cell by cell.
 
-A cell that the kernel implements needs answered, allowed, ordinary calls in two ranks, and past one
-vector length. One rank is enough where the edition or the kernel admits one only. The gate sends further calls to cells that
-lack evidence after the walk.
+A cell that the kernel implements needs answered ordinary calls in two ranks, and one with more elements than a vector. One rank
+is enough if the edition or the kernel admits only one. After the walk, the gate sends further calls to cells that lack evidence.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from xverify.engine.state import RunState
 from xverify.report.decision import KEY, cells_in_words
 from xverify.report.summary import plural
 from xverify.strategies.learnt import holds_for
-from xverify.strategies.limits import CallLimits
+from xverify.strategies.limits import CallLimits, listed
 from xverify.strategies.ordinary import SHAPES, ordinary_calls
 from xverify.strategies.structures import Linear, build
-from xverify.strategies.walk import cell_structures
-from xverify.verify.ordinary import ENOUGH_RANKS, VECTOR, OrdinaryCalls, together
+from xverify.strategies.walk import VECTOR, cell_structures
+from xverify.verify.ordinary import ENOUGH_RANKS, OrdinaryCalls, together
 from xverify.verify.tally import CellTally
 from xverify.workers.case import Case
 
@@ -33,7 +32,7 @@ PATIENCE = 2.0
 """Seconds that a call may take after the time for calls is over."""
 
 MANY = 12
-"""The number of different calls of a granularity that a kernel must answer before limits that the gate learnt count."""
+"""The number of different answered calls of a granularity from which the limits that the gate learnt excuse a missing rank."""
 
 Tallies = Mapping[Cell, Sequence[CellTally]]
 """The tallies of a kernel by cell, one for each of its paths."""
@@ -71,20 +70,21 @@ def cells_of(contract: Contract, within: Domain, answered: Container[Cell] = ())
     Args:
         contract: The edition.
         within: The domain.
-        answered: Cells that are known. Others cost a call each, which is made but not sent.
+        answered: Cells that the run has met. Each other cell costs a call, which is made but not sent.
     """
     cells: dict[Cell, None] = {}
-    for s in cell_structures(replace(contract, domain=within)):
-        if isinstance(s, Linear):
-            out = s.output_dtype or s.scale_dtype
-            usual = Cell(contract.id, s.x_dtype, s.scale_dtype, s.zero_point_dtype, out, s.granularity, "")
+    for structure in cell_structures(replace(contract, domain=within)):
+        if isinstance(structure, Linear):
+            types = structure.x_dtype, structure.scale_dtype, structure.zero_point_dtype
+            out = structure.output_dtype or structure.scale_dtype
+            usual = Cell(contract.id, *types, out, structure.granularity, "")
             if usual in answered:
                 cells[usual] = None
                 continue
-            s = replace(s, shape=(2,) if s.granularity == "per_tensor" else (2, 2))
-        # An edition of the user may know the cells of allowed calls only.
+            structure = replace(structure, shape=(2,) if structure.granularity == "per_tensor" else (2, 2))
+        # The cell function of a user's edition may raise for a call that the edition forbids.
         with suppress(Exception):
-            cells[contract.cell(build(contract, s))] = None
+            cells[contract.cell(build(contract, structure))] = None
     return list(cells)
 
 
@@ -94,14 +94,14 @@ def lacks(tallies: Tallies, cells: Sequence[Cell], ranks: Mapping[str, Set[int]]
     Args:
         tallies: The tallies of the kernel.
         cells: The cells that need evidence, unless the kernel does not implement them.
-        ranks: The ranks that the kernel takes by the limits that the gate learnt, by contract. It takes all of other contracts.
+        ranks: The ranks within the limits that the gate learnt, by contract. A contract without an entry has no such limit.
     """
     ordinary = {cell: together(tally.ordinary for tally in listed) for cell, listed in tallies.items()}
     by_kind: dict[tuple[str, str], list[OrdinaryCalls]] = defaultdict(list)
-    for cell, listed in tallies.items():
-        if any(tally.answered for tally in listed):
+    for cell, parts in tallies.items():
+        if any(tally.answered for tally in parts):
             by_kind[cell.contract, cell.granularity].append(ordinary[cell])
-    kinds = {kind: together(parts) for kind, parts in by_kind.items()}
+    kinds = {kind: together(calls) for kind, calls in by_kind.items()}
     by_lack: dict[str, list[Cell]] = defaultdict(list)
     for cell in cells:
         missing = _NOT_ALLOWED
@@ -110,7 +110,7 @@ def lacks(tallies: Tallies, cells: Sequence[Cell], ranks: Mapping[str, Set[int]]
             missing = _missing(tallies[cell], ordinary[cell], kind, (ranks or {}).get(cell.contract))
         if missing:
             by_lack[missing].append(cell)
-    return [Lack(tuple(listed), missing) for missing, listed in sorted(by_lack.items(), key=lambda i: -len(i[1]))]
+    return [Lack(tuple(listed), missing) for missing, listed in sorted(by_lack.items(), key=lambda item: -len(item[1]))]
 
 
 def _missing(tallies: Sequence[CellTally], calls: OrdinaryCalls, kind: OrdinaryCalls, ranks: Set[int] | None) -> str:
@@ -130,19 +130,14 @@ def _missing(tallies: Sequence[CellTally], calls: OrdinaryCalls, kind: OrdinaryC
         return _ONLY[others[0]] if len(others) == 1 else "no call with ordinary values was answered"
     if calls.largest <= min(VECTOR, kind.largest_sent - 1):
         return f"no answered call has more than {VECTOR} elements"
-    # A rank is no loss if the kernel does not implement it in this cell, or in any cell of the granularity.
+    # A rank is not needed if the kernel does not implement it in this cell, or in any cell of the granularity.
     possible = kind.sent - kind.declared() - calls.declared()
     if ranks is not None and kind.different() >= MANY:
         possible = possible & ranks
     if len(calls.answered) < min(ENOUGH_RANKS, len(possible)):
         rank = min(calls.answered)
-        return f"only calls of rank {rank} were answered, not of rank {_listed(sorted(possible - {rank}))}"
+        return f"only calls of rank {rank} were answered, not of rank {listed(sorted(possible - {rank}))}"
     return ""
-
-
-def _listed(ranks: Sequence[int]) -> str:
-    words = [str(rank) for rank in ranks]
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
 
 
 def ask_for_evidence(run: RunState, kernel: str, domains: Mapping[str, Domain], limit: Limit) -> None:
@@ -159,7 +154,8 @@ def ask_for_evidence(run: RunState, kernel: str, domains: Mapping[str, Domain], 
         needed = {name: cells_of(run.contract(name), domain, tallies) for name, domain in domains.items()}
         ranks = learnt_ranks(run)
         lacking = {
-            name: [c for lack in lacks(tallies, cells, ranks) for c in lack.cells] for name, cells in needed.items()
+            name: [cell for lack in lacks(tallies, cells, ranks) for cell in lack.cells]
+            for name, cells in needed.items()
         }
         if limit() or not any(lacking.values()):
             return
@@ -172,12 +168,12 @@ def ask_for_evidence(run: RunState, kernel: str, domains: Mapping[str, Domain], 
 
 
 def _batches(run: RunState, name: str, cells: Sequence[Cell], rank: int) -> Iterator[list[Case]]:
-    # The edition itself makes calls, also where a reference implementation judges them.
+    # The calls come from the edition itself, also if an implementation to match judges them.
     text = next(text for text in run.options.texts or run.options.contracts if text.id == name)
     repair, stated = run.repair(text), run.scopes[name].stated if name in run.scopes else CallLimits()
     batch: list[Case] = []
     for cell in cells:
-        # Outside the limits that the gate learnt, a call still shows what the kernel does not implement.
+        # A call outside the limits that the gate learnt still shows what the kernel does not implement.
         within = ordinary_calls(text, cell, rank, repair)
         call = next(within, None) or next(filter(stated.holds, ordinary_calls(text, cell, rank)), None)
         batch += [] if call is None else [Case(call, 0, "evidence")]
@@ -205,7 +201,10 @@ def learnt_ranks(run: RunState) -> dict[str, frozenset[int]]:
 
 
 def excused(run: RunState, kernel: str) -> set[Cell]:
-    """The cells with known findings, whose calls the ledger allows the kernel to refuse or to die of."""
+    """The cells with findings that the ledger accepts.
+
+    The kernel may refuse the calls of these cells, or crash in them.
+    """
     return {
         cell
         for finding in run.findings.sorted()
@@ -223,11 +222,11 @@ def evidence_of(run: RunState, kernel: str, domains: Mapping[str, Domain], is_li
         domains: The tested domain of each edition.
         is_like: True if an implementation stands for the editions. It may refuse whole cells.
     """
-    tallies, pardoned = tallies_of(run, kernel), excused(run, kernel)
+    tallies, accepted = tallies_of(run, kernel), excused(run, kernel)
     every = [cell for name, domain in domains.items() for cell in cells_of(run.contract(name), domain, tallies)]
-    # A reference, or the limits that the user stated, may leave out whole cells.
-    some = {name for name in domains if is_like or (name in run.scopes and run.scopes[name].stated)}
-    cells = [cell for cell in every if cell not in pardoned and (cell in tallies or cell.contract not in some)]
+    # An implementation to match, and limits that the user stated, may leave out whole cells.
+    partial = {name for name in domains if is_like or (name in run.scopes and run.scopes[name].stated)}
+    cells = [cell for cell in every if cell not in accepted and (cell in tallies or cell.contract not in partial)]
     everywhere = {_key(cell) for cell in (*tallies, *cells)}
     return {
         "allowed_calls": sum(tally.cases for listed in tallies.values() for tally in listed),

@@ -199,7 +199,7 @@ class _Falsifies:
 
 
 def _drawn(contract: Contract, scope: Scope) -> SearchStrategy[Call]:
-    """Calls of a scope: allowed ones, and others unless only values are asked."""
+    """Calls of a scope: allowed calls, and others too unless the scope has only allowed ones."""
     repair = scope.repair(contract)
     kinds: list[Callable[..., SearchStrategy[Call]]] = [calls] * VALID
     if not scope.values_only:

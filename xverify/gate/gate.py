@@ -61,7 +61,7 @@ MOST_ANSWERS = 4096
 """Number of remembered answers of the implementation to match: more than are in progress at once."""
 
 WALKS_WITHIN = 2
-"""The most walks within limits that the gate learns one after the other."""
+"""The most walks that the gate adds within limits that it learnt."""
 
 KEPT_SECONDS = 1.0
 """Seconds of the budget reserved for writing the report."""
@@ -140,7 +140,7 @@ def _run(options: GateOptions, memory: ledger_lookup.Memory, emit: Consumer) -> 
     if options.like is not None:
         name = options.like.name
         answers.ask = partial(run.pool.ask, run.pool.subjects[name][0])
-        # One that cannot be loaded answers nothing, and the gate ends.
+        # If it cannot be loaded, it answers nothing, and the gate ends.
         answers.busy = lambda: bool(run.pool.under_way) or name in run.pool.failures
     return run
 
@@ -197,15 +197,17 @@ def _ask(run: RunState, options: GateOptions) -> bool:
         if options.first(run):
             return False
         witnesses = ledger_lookup.witnesses(options.ledger, options.kernel.name, options.contracts)
-        kept = {name: [call for call in calls if run.admits(texts[name], call)] for name, calls in witnesses.items()}
-        ask(run, {name: witness_batches(calls) for name, calls in kept.items()}, limit, patience=PATIENCE)
+        admitted = {
+            name: [call for call in calls if run.admits(texts[name], call)] for name, calls in witnesses.items()
+        }
+        ask(run, {name: witness_batches(calls) for name, calls in admitted.items()}, limit, patience=PATIENCE)
         walk = {
             name: walk_batches(text, run.scopes[name], options.seed, 0, lambda call: is_outside(run, call))
             for name, text in texts.items()
         }
         first = {name: islice(batches, FIRST_BATCHES) for name, batches in walk.items()}
         walked = ask(run, first, limit, patience=PATIENCE)
-        # A kernel that answers nearly nothing is asked what it takes before the rest of the walk.
+        # If the kernel answers nearly nothing, learn what it takes before the rest of the walk.
         if answers_little(run):
             _walk_within(run, options, texts, limit)
         early = {name: islice(batches, EARLY_BATCHES) for name, batches in walk.items()}
@@ -246,7 +248,7 @@ def _stated(options: GateOptions, domain: Domain) -> Scope:
 
 
 def _walk_within(run: RunState, options: GateOptions, texts: Mapping[str, Contract], limit: Limit) -> None:
-    """Learn which calls the kernel takes, and ask the walk within them, until nothing new is learnt."""
+    """Learn which calls the kernel takes, and run the walk within them, until nothing new is learnt."""
     for _ in range(WALKS_WITHIN):
         before = dict(run.scopes)
         stated = {name: _stated(options, domain) for name, domain in _domains(options).items()}

@@ -1,7 +1,7 @@
 """Calls of more than 2^31 elements, which the user asks for with ``--huge``.
 
-Indices of 32 bits end there. Such a call is per tensor, and its x has few runs of equal codes. So the call and a right answer
-are a few bytes between processes, and the legal set needs one value of each run. The kernel runs in a process of its own,
+An index of 32 bits ends there. Such a call is per tensor, and its x has few runs of equal codes. So the call and a right answer
+take a few bytes between processes, and the legal set needs one value of each run. The kernel runs in a process of its own,
 without the usual limit of memory.
 """
 
@@ -39,7 +39,7 @@ CALL_SECONDS = 600.0
 """The longest time of the call, in seconds."""
 
 SPARE = 1 << 30
-"""Bytes that remain for everything else."""
+"""Bytes of memory that are left for everything else."""
 
 DETAIL = "huge"
 """The detail of the finding on wrong values."""
@@ -56,7 +56,7 @@ class Examined:
     """The outcome; None if the call was not made."""
     discrepancy: Discrepancy | None = None
     impossible: str = ""
-    """A sentence that says why nothing was learnt from the call."""
+    """A sentence that says why the call decides nothing; "" if it decides."""
 
 
 def ask_huge(run: RunState, options: GateOptions, contract: Contract, scope: Scope) -> str:
@@ -112,7 +112,7 @@ def examine(
         why = f"the kernel does not implement the call of --huge: {outcome.error} {outcome.message}".rstrip()
         return Examined(judged, outcome, impossible=why)
     if outcome.kind in ("crash", "hang"):
-        # Nobody knows the memory that a kernel needs, so its end is no finding.
+        # The memory that a kernel needs is unknown, so a crash or a hang here is no finding.
         why = outcome.message.partition("\n")[0] or outcome.kind
         return Examined(judged, outcome, impossible=f"the call of --huge, of {call.values} elements, failed: {why}")
     return Examined(judged, outcome, _discrepancy(judged, kernel.name, outcome, legal))
@@ -170,12 +170,12 @@ def _discrepancy(judged: Judged, name: str, outcome: Outcome, legal: Legal) -> D
     wrong = first_wrong(call.data.codes, got.codes, legal)
     if wrong is None:
         return next(iter(verdicts.noted(judged, name, outcome)), None)
-    found, right = (
+    wrong_value, legal_value = (
         f"{decimal(got.dtype, code)} ({hexadecimal(got.dtype, code)})" for code in (wrong.code, wrong.legal)
     )
     summary = (
-        f"{name} gives wrong values in a call of {call.values} elements, first at flat index {wrong.index}: {found} "
-        f"instead of {right}"
+        f"{name} gives wrong values in a call of {call.values} elements, first at flat index {wrong.index}: {wrong_value} "
+        f"instead of {legal_value}"
     )
     return Discrepancy(key, summary, values=wrong.count)
 

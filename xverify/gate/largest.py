@@ -1,6 +1,7 @@
 """The largest calls of a gate: past 2^24 elements, if the kernel is fast enough.
 
-Indices in float32 end there. A slow kernel would hang in such a call, so each step is predicted from the one before it.
+An index in float32 is exact up to there only. A slow kernel would hang in such a call. So the time of each step is predicted
+from the step before it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ SHARE = 0.1
 """Share of the budget that one step may take."""
 
 BYTES_PER_VALUE = 64
-"""Memory for each element, of a kernel that computes in float64 with a few temporary arrays."""
+"""Bytes for each element that a kernel needs if it computes in float64 with a few temporary arrays."""
 
 
 def ask_for_largest(
@@ -35,7 +36,7 @@ def ask_for_largest(
         options: Options of the gate.
         contract: The edition of the calls.
         scope: The calls that the kernel implements.
-        limit: True if no further calls are to be sent.
+        limit: Sending ends when it returns True.
         turn: The number of times that such calls were sent before.
     """
     narrow, repair = replace(contract, domain=scope.domain), scope.repair(contract)

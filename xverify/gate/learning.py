@@ -1,8 +1,8 @@
 """The calls that a kernel takes, learnt from those that it refuses as not implemented.
 
-The walk meets every structure with every type, but a kernel may take few of them. Then the gate makes ordinary calls, varies the
-answered ones in one property at a time, and asks the walk again within what the kernel takes. What it learns only decides
-what else is asked: every answer is judged.
+The walk meets every structure with every type, but a kernel may take few of them. Then the gate makes ordinary calls, and varies
+one property at a time of those that are answered. It runs the walk again within what the kernel takes. What it learns only
+decides which further calls are made. Every answer is judged.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from xverify.strategies.structures import Structure, build
 from xverify.workers.case import Case
 
 FIRST_BATCHES = 24
-"""Batches of the walk after which the gate looks if the kernel answers at all."""
+"""Batches of the walk after which the gate checks if the kernel answers at all."""
 
 FEW_ANSWERED = 0.05
 """The share of answered calls below which the gate learns before it goes on with the walk."""
@@ -34,8 +34,11 @@ FEW_ANSWERED = 0.05
 PROBES = 1 << 19
 """The first number of the calls from which the gate learns."""
 
+_FIELDS = dict(zip(TYPES, ("x_dtypes", "scale_dtypes", "output_dtypes", "granularities"), strict=True))
+"""The field of a domain that lists the values of a property."""
+
 AT_ONCE = 64
-"""The number of ordinary calls between two looks at the answers."""
+"""The number of ordinary calls that are sent before the gate checks for an answer."""
 
 VARIED = 2
 """The number of answered calls of each granularity that are varied."""
@@ -49,7 +52,7 @@ def answers_little(run: RunState) -> bool:
 
 
 def is_outside(run: RunState, call: Call) -> bool:
-    """True if the kernel does not take the types or the granularity of a call, as far as the run learnt."""
+    """True if the run learnt that the kernel does not take the types or the granularity of a call."""
     domain = run.scopes[call.contract].domain
     scale = call.tensors.get("scale")
     inside = (
@@ -78,36 +81,35 @@ def narrowed_by(scope: Scope, learnt: CallLimits) -> Scope:
     Types and granularities narrow its domain, other properties its limits.
     """
     domain = scope.domain
-    fields = dict(zip(TYPES, ("x_dtypes", "scale_dtypes", "output_dtypes", "granularities"), strict=True))
     changes: dict[str, Any] = {}
     for name, values in learnt.admitted:
-        if name in fields:
-            listed = getattr(domain, fields[name])
-            changes[fields[name]] = tuple(value for value in listed if value in values) or listed
-    others = tuple((name, values) for name, values in learnt.admitted if name not in fields)
+        if name in _FIELDS:
+            listed = getattr(domain, _FIELDS[name])
+            changes[_FIELDS[name]] = tuple(value for value in listed if value in values) or listed
+    others = tuple((name, values) for name, values in learnt.admitted if name not in _FIELDS)
     limits = CallLimits(others, learnt.without).and_(scope.stated)
     return replace(scope, domain=replace(domain, **changes), limits=limits)
 
 
 def _probe(run: RunState, text: Contract, scope: Scope, seed: int, limit: Limit) -> None:
-    """Ask ordinary calls until some are answered, and variations of answered ones."""
+    """Send ordinary calls until some are answered, then variations of answered calls."""
     reach = run.reach[text.id]
     narrow = replace(text, domain=scope.domain)
     rng = np.random.default_rng(derived_seed(seed, text.id, "ordinary calls"))
-    if not any(reach.kept.values()):
+    if not any(reach.samples.values()):
         made = [s for kind in scope.domain.granularities for s in ordinary_structures(scope.domain, kind)]
         shuffled = _calls(narrow, scope, [made[index] for index in rng.permutation(len(made))])
-        while not any(reach.kept.values()) and (chunk := list(islice(shuffled, AT_ONCE))):
+        while not any(reach.samples.values()) and (chunk := list(islice(shuffled, AT_ONCE))):
             if limit():
                 return
             _ask(run, text, chunk, limit)
     # Another granularity may be taken with the types of the answered calls.
-    answered = [call for calls in reach.kept.values() for call in calls]
+    answered = [call for calls in reach.samples.values() for call in calls]
     for kind in scope.domain.granularities:
-        if answered and not reach.kept[kind] and not limit():
+        if answered and not reach.samples[kind] and not limit():
             typed = replace(narrow, domain=_types_of(answered, scope.domain))
             _ask(run, text, list(_calls(typed, scope, ordinary_structures(typed.domain, kind))), limit)
-    for calls in list(reach.kept.values()):
+    for calls in list(reach.samples.values()):
         for call in sorted(calls, key=lambda call: -call.values)[:VARIED]:
             if not limit():
                 varied = variations(call, narrow, scope.stated, reach.records)
@@ -150,12 +152,11 @@ def scope_in_words(domain: Domain, scope: Scope) -> str:
 
     Args:
         domain: The edition's domain, as the user narrowed it.
-        scope: The scope that was asked.
+        scope: The scope of the calls that were made.
     """
-    fields = dict(zip(TYPES, ("x_dtypes", "scale_dtypes", "output_dtypes", "granularities"), strict=True))
     parts = [
         PROPERTIES[name].words(frozenset(getattr(scope.domain, field)))
-        for name, field in sorted(fields.items(), key=lambda item: item[0] != "granularity")
+        for name, field in sorted(_FIELDS.items(), key=lambda item: item[0] != "granularity")
         if set(getattr(scope.domain, field)) != set(getattr(domain, field))
     ]
     return ", ".join([*parts, *([str(scope.limits)] if scope.limits else [])])

@@ -18,7 +18,7 @@ from xverify.workers.process import Limits
 from xverify.workers.worker import Worker
 
 LEAST_SECONDS = 1.0
-"""The smallest budget of a gate, in seconds. A kernel takes as long to start and to answer its first call."""
+"""The smallest budget of a gate, in seconds. A kernel needs about this long to start and to answer its first call."""
 
 
 @dataclass(frozen=True)
@@ -43,16 +43,16 @@ class GateOptions:
     """An implementation to match instead of the text, on the calls of the contracts."""
 
     like_target: str = ""
-    """That implementation as the user named it."""
+    """The implementation to match as the user named it."""
 
     within: Mapping[str, Domain] = field(default_factory=dict)
     """Narrower domains, by contract."""
 
     call_limits: CallLimits = field(default_factory=CallLimits)
-    """Limits of the kernel that the user states. No other call is asked."""
+    """Limits of the kernel that the user states. Calls outside them are not made."""
 
     values_only: bool = False
-    """Ask only calls that the edition allows."""
+    """Make only calls that the edition allows."""
 
     threads: bool = True
     """Make some calls from several threads at once."""

@@ -37,7 +37,11 @@ def with_signature(kernel: Oracle, held_to: Sequence[Contract]) -> Oracle:
 
 
 def misfit(function: Callable[..., Any], name: str, kernel: Oracle) -> str | None:
-    """Why a function of this process cannot take the calls that `with_signature` added to its description."""
+    """The reason why a function of this process cannot take the calls of its editions; None if it can.
+
+    Args:
+        kernel: The function's description, with the arguments that `with_signature` added.
+    """
     try:
         for text in kernel.arguments:
             require_signature(function, name, expected_in(text))

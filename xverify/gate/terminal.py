@@ -22,7 +22,7 @@ MOST_CAUSES = 5
 """Number of causes shown in a terminal, worst first. A log gets all."""
 
 MOST_LINE = 400
-"""Longest call in a command line of a terminal, in characters. A longer one, of a call that was not reduced, hides the rest."""
+"""Longest call in a command line of a terminal, in characters. A longer one would fill the screen."""
 
 MOST_CLAUSE = 240
 """Longest quotation of a clause, in characters."""

@@ -1,4 +1,4 @@
-"""Causes in a report: its findings grouped by the fix that would remove them, for every format."""
+"""Causes in a report: groups of findings that one fix would remove, for every format."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_CLAUSES = 3
 """Number of clauses that a sentence names."""
 
 _GRANULARITIES = ("per tensor", "per axis")
-"""Granularities that come first, in this order."""
+"""Granularities that a line names first, in this order."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Cause:
 def causes(findings: Iterable[Json]) -> list[Cause]:
     """Group findings by cause: the worst verdict first, then the cause with the commonest types.
 
-    Findings on which the ledger has different views stay apart.
+    Findings that differ in their ledger state or ledger entry are not grouped.
     """
     by_standing: dict[tuple[str, str], list[Json]] = {}
     for finding in findings:
@@ -91,9 +91,10 @@ def sentence(cause: Cause) -> str:
 
 
 def types(cause: Cause) -> str:
-    """List what shows a cause: "uint8, int8, int4 and 9 more types; per tensor and per axis".
+    """List the types and granularities that show a cause.
 
-    Empty if the cause has no cells, or one only, whose types the call shows.
+    For example "uint8, int8, int4 and 9 more types; per tensor and per axis".
+    Empty if there is only one type of x, since the call shows it.
     """
     cells = [cell for finding in cause.findings for cell in finding["cells"]]
     x_dtypes = sorted({cell["x_dtype"] for cell in cells}, key=common_first)

@@ -33,7 +33,7 @@ _WORDS = {
     "zero_point_dtype": "zero point of {}",
 }
 KEY = ("contract", *_FIELDS)
-"""The fields that tell cells apart."""
+"""The fields that identify a cell."""
 
 
 def plain(text: str) -> str:
@@ -167,13 +167,13 @@ def lacking(report: Json) -> list[str]:
 
 
 def _cells_in_words(group: Json) -> str:
-    """Count the cells of a group, and say which they are."""
+    """Count the cells of a group, and describe them."""
     count = summary.plural(group["cells"], "cell")
     return str(group["where"]) if group["where"].startswith(count) else f"{count} ({group['where']})"
 
 
 MOST_NOT_TESTED = 3
-"""Number of items shown that no call contained."""
+"""Number of untested structures and numbers that are shown."""
 
 
 def not_tested(report: Json) -> str:
@@ -255,7 +255,7 @@ def cells_in_words(some: set[tuple[str, ...]], cells: set[tuple[str, ...]]) -> l
 
 
 def _wholly(cells: set[tuple[str, ...]], some: set[tuple[str, ...]]) -> dict[tuple[str, str], set[tuple[str, ...]]]:
-    """Return the cells of each field value of which all cells are among some."""
+    """Return the cells of each field value, if all of its cells are among ``some``."""
     by_value: dict[tuple[str, str], set[tuple[str, ...]]] = defaultdict(set)
     for key in cells:
         for field, value in zip(_FIELDS, key[1:], strict=True):
@@ -364,13 +364,13 @@ def replay_line(report: Json, finding: Json, run: str = "", most: int = MOST_ARG
         words += [line, *_to_what(gate), *threads, *huge, "--was", _was(finding)]
     else:
         words += [finding["id"], "--run", run or report["run"]["id"], "--kernel", gate["target"], *_files(gate)]
-        # A name stands in the report, but a user's file runs only when the user names it.
+        # The report names the file of the user, but the file runs only if the command names it.
         words += ["--like", _reference(gate)] if ":" in _reference(gate) else []
     return shlex.join(words)
 
 
 def _to_what(gate: Json) -> list[str]:
-    """Return the options that say how the gate judged. The form with the id finds them in the report."""
+    """Return the options that say how the gate judged. A command with the id finds them in the report."""
     words = ["--kernel", gate["target"], *_files(gate)]
     if gate["like"]:
         words += ["--like", _reference(gate)]

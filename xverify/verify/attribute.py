@@ -279,9 +279,9 @@ def misreadings(
 
     for mistake in likely:
         here = mistake.operands(most_wrong.call, operands)
-        known = next(first_of([(mistake, here)], (most_wrong, *results)), None)
-        if known is not None:
-            return (known,)
+        misread = next(first_of([(mistake, here)], (most_wrong, *results)), None)
+        if misread is not None:
+            return (misread,)
     if not others or not any(first_of(indexing.mistakes(most_wrong.call, operands), [most_wrong])):
         return ()
     # Mistakes that agree on this call may differ on another, so each is compared with all calls.

@@ -31,9 +31,9 @@ class CauseKey:
     kind: str
     """ "values" for wrong and mixed values; the verdict for all others."""
     mistake: str
-    """The recipe or the indexing mistake; else the detail without its types; "" if the kind says everything."""
+    """The recipe or the indexing mistake; else the detail without its types; "" if the kind is enough."""
     region: str
-    """The region in words, where the mistake alone does not say it."""
+    """The region in words, if the mistake does not imply it."""
 
 
 def cause_key(subject: str, verdict: str, detail: str, recipe: str = "", region: str = "") -> CauseKey:
@@ -49,10 +49,10 @@ def cause_key(subject: str, verdict: str, detail: str, recipe: str = "", region:
     region = "" if region in (EVERYWHERE, NOWHERE_SIMPLE) else region
     kind = "values" if verdict in _ON_VALUES else str(verdict)
     if recipe:
-        # A recipe for all values says where it shows. One for the wrong values only does not.
+        # A recipe of all values implies the region. A recipe of the wrong values only does not.
         return CauseKey(subject, kind, mistake_of(recipe), region if is_partly(detail) else "")
     if verdict == Verdict.WRONGLY_ACCEPTED:
-        return CauseKey(subject, kind, "", "")  # the cause is the validation that is missing
+        return CauseKey(subject, kind, "", "")  # the cause is missing validation
     if verdict == Verdict.WRONGLY_REJECTED:
         return CauseKey(subject, kind, detail.rpartition(":")[2], "")
     if names_types(detail) or detail.startswith("result-type:"):

@@ -44,12 +44,12 @@ def names_types(detail: str) -> bool:
 
 
 def partly(recipe: str) -> str:
-    """The detail of values of which a recipe gives the wrong ones only."""
+    """The detail of a recipe that gives only the wrong values."""
     return detail_of("partly", recipe)
 
 
 def is_partly(detail: str) -> bool:
-    """True for what `partly` gives."""
+    """True for a detail that `partly` made."""
     return detail.startswith("partly:")
 
 

@@ -44,7 +44,7 @@ class Legal:
     may_flush: bool = True
     """True if zero is not wrong where ``subnormal`` holds."""
     flushed_inputs: tuple[NDArray[Any], ...] = ()
-    """Further legal results: those of the readings with zeros in place of subnormal inputs. Empty where these do not count."""
+    """Further legal results: those of the readings with zeros in place of subnormal inputs. Empty if these are not accepted."""
 
     def codes(self, reading: int) -> NDArray[Any]:
         """The codes of the reading with this index."""

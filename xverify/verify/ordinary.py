@@ -1,7 +1,7 @@
 """Ordinary calls: allowed calls whose answers show that an implementation computes something.
 
-An ordinary call has a non-empty x with several codes. Its scales are finite and not zero, or its ranges are finite and not
-empty. An implementation may answer thousands of other calls without a single multiplication.
+An ordinary call has a non-empty x with several codes. Its scales are finite and not zero, or its range is finite and not
+empty. An implementation can answer other calls right without a single multiplication.
 """
 
 from __future__ import annotations
@@ -14,12 +14,10 @@ import numpy as np
 
 from xverify.core.call import Call, Tensor
 from xverify.core.dtypes import values
-
-VECTOR = 64
-"""The elements of the longest vector: 512 bits of 8-bit codes. A call beyond it enters the main loop of a kernel."""
+from xverify.strategies.walk import VECTOR
 
 ENOUGH_RANKS = 2
-"""The number of ranks that a cell must be answered in."""
+"""The number of ranks in which calls of a cell must be answered."""
 
 MOST_EXAMINED = 4096
 """The number of codes of x that are compared."""
@@ -32,7 +30,7 @@ class OrdinaryCalls:
     sent: set[int] = field(default_factory=set)
     """Ranks of the calls that were sent."""
     taken: set[int] = field(default_factory=set)
-    """Ranks of which some call was not refused as not implemented."""
+    """Ranks with a call that was not refused as not implemented."""
     answered: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
     """Hashes of the contents of calls that gave a tensor, by rank."""
     unsupported: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
@@ -73,7 +71,7 @@ class OrdinaryCalls:
             self.largest = max(self.largest, call.values)
 
     def different(self) -> int:
-        """The number of answered calls with different contents, whatever their types and layouts."""
+        """The number of answered calls with different contents. Types and layouts do not count."""
         return sum(map(len, self.answered.values()))
 
     def declared(self) -> set[int]:
@@ -100,7 +98,7 @@ def oddity_of(call: Call) -> str:
 
 
 def _has_ordinary_parameters(call: Call) -> bool:
-    """True if all scales are finite and not zero, or all ranges are finite and not empty."""
+    """True if all scales are finite and not zero, or the range is finite and not empty."""
     scale = call.tensors.get("scale")
     if scale is not None:
         numbers = values(scale.dtype, scale.codes)

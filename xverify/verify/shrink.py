@@ -209,7 +209,7 @@ def shrink(
     def plainer() -> None:
         nonlocal ended_early, most
         assert best is not None
-        # The shape is the smallest already, or not, whatever comes of this.
+        # The search for plainer calls says nothing about the size of the shape.
         before, most = ended_early, evaluations + MOST_PLAINER
         for candidates in plainer_calls(best[1]):
             size, plainest = best[0], best[1]

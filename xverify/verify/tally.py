@@ -22,7 +22,7 @@ from xverify.verify.shared_recipe import common
 from xverify.verify.verdicts import Judged
 
 MOST_LIKELY = 4
-"""Number of indexing mistakes, those that explain most cells, that are tried before all others."""
+"""Number of indexing mistakes that are tried first: those that explain the most cells."""
 
 
 @dataclass(eq=False)
@@ -263,7 +263,7 @@ class Tally:
             by = Explained(reading) if reading is not None else explained(tally.evidence, likely)
             every.append(by)
             counts.update([by.recipe.mistake] if isinstance(by.recipe, Misread) and by.elsewhere is None else [])
-        # The first cells may have another mistake, with equal results there, than most cells.
+        # In the first cells, another mistake may give the same results. Prefer the mistake of most cells.
         for index, ((subject, _, tally), by) in enumerate(zip(violating, every, strict=True)):
             if isinstance(by.recipe, Misread) and by.elsewhere is None:
                 (commonest, _), *_ = mistakes[subject.name].most_common(1)
@@ -272,10 +272,10 @@ class Tally:
         return every
 
     def _shared_recipes(self) -> dict[tuple[Subject, Cell], Reading | None]:
-        """The recipe of each cell with wrong or mixed values; None where none is known.
+        """The recipe of each cell with wrong or mixed values; None if no recipe explains them.
 
-        As few recipes as possible explain the cells. Both kinds of cells count together: one mistake leaves the legal set in
-        some, and mixes its readings in others.
+        As few recipes as possible explain the cells. Both kinds of cells count together: one mistake gives wrong values in
+        some cells, and mixed readings in others.
         """
         groups = {}
         for (subject, cell), tally in self._ordered():

@@ -78,8 +78,8 @@ def judge(contract: Contract, call: Call, number: int = 0, legal: Legal | None =
     Args:
         contract: The edition.
         call: The call.
-        number: Its number.
-        legal: Its legal set if that is computed already.
+        number: Its number in the run.
+        legal: Its legal set, if it was computed before.
         refused: True if no implementation gave a result, so that no legal set is needed.
     """
     judgement = contract.judge(call)
@@ -219,7 +219,7 @@ def _refuses_alone(judged: Judged, subject: str, outcome: Outcome) -> Discrepanc
 def unreadable(judged: Judged, subject: str, outcome: Outcome) -> Discrepancy | None:
     """The discrepancy of a result that cannot be read, unless the call is left open.
 
-    A forbidden call that returns something was not refused either.
+    A forbidden call that returns anything counts as not refused.
     """
     if outcome.kind != "unreadable" or judged.judgement.verdict == "unspecified":
         return None
