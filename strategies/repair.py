@@ -43,8 +43,8 @@ MOST_KEPT = 12
 MOST_FAILURES = 4
 """Number of full searches without a result for each granularity. Later searches try only the remembered changes."""
 
-MOST_TRIES = 4000
-"""Number of simple forms that a full search tries."""
+MOST_TRIES, FEW_TRIES = 4000, 400
+"""Numbers of simple forms that a full search and a short one try."""
 
 MOST_FORMS = 20_000
 """Number of forms whose changes are remembered."""
@@ -253,6 +253,7 @@ class Repair:
     _helped: dict[str, list[Changes]] = field(default_factory=dict)
     _of_form: dict[tuple[object, ...], Changes | None] = field(default_factory=dict)
     _failures: Counter[str] = field(default_factory=Counter)
+    _failed: set[tuple[str, str, str]] = field(default_factory=set)
 
     def accepts(self, call: Call) -> bool:
         """True if the edition allows the call and the limits hold."""
@@ -312,12 +313,17 @@ class Repair:
 
     def _start(self, call: Call, form: Form) -> Changes | None:
         """Changes to a simple accepted form."""
-        if self._failures[form.granularity] >= MOST_FAILURES:
+        # An edition may allow a granularity for a few types only, so each pair of types is searched once at least.
+        types = call.data.dtype, call.tensors["scale"].dtype if "scale" in call.tensors else "", form.granularity
+        if types in self._failed:
             return None
-        for changes in islice(self._simple(call, form), MOST_TRIES):
+        tries = MOST_TRIES if self._failures[form.granularity] < MOST_FAILURES else FEW_TRIES
+        for changes in islice(self._simple(call, form), tries):
             if self._tried(call, form, changes) is not None:
                 return changes
         self._failures[form.granularity] += 1
+        if self._failures[form.granularity] >= MOST_FAILURES:
+            self._failed.add(types)
         return None
 
     def _simple(self, call: Call, form: Form) -> Iterator[Changes]:

@@ -82,6 +82,17 @@ def test_cells_without_an_allowed_call_are_counted() -> None:
     assert {cell[0] for cell in repair.unrepaired} == {"uint4"}
 
 
+def test_types_without_an_allowed_call_do_not_end_the_search_for_others() -> None:
+    contract = demanding(
+        lambda call: call.data.dtype == "int8" and blocks_of_32(call),
+        x_dtypes=("uint4", "int4", "uint2", "int2", "uint8", "int8"), granularities=("blocked",),
+    )  # fmt: skip
+    repair = Repair(contract)
+    calls = [build(contract, structure) for structure in cell_structures(contract)]
+    assert {call.data.dtype for call in calls if repair(call) is not None} == {"int8"}
+    assert "int8" not in {cell[0] for cell in repair.unrepaired}
+
+
 def test_accepted_calls_stay_and_limits_are_met() -> None:
     contract = replace(ONNX, domain=SMALL)
     repair, free = Repair(contract, parsed(["32"], ["-1"], ["1-3"], True)), Repair(contract)

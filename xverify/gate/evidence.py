@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from xverify.contracts.model import Cell, Contract, Domain
+from xverify.core.verdict import Verdict
 from xverify.engine.asking import Limit, ask
 from xverify.engine.gate_plan import CHUNK, EVIDENCE
 from xverify.engine.plan import numbered
@@ -36,6 +37,9 @@ MANY = 12
 
 Tallies = Mapping[Cell, Sequence[CellTally]]
 """The tallies of a kernel by cell, one for each of its paths."""
+
+_WITHOUT_RESULT = (Verdict.CRASH, Verdict.HANG, Verdict.UNREADABLE, Verdict.WRONGLY_REJECTED)
+"""Verdicts on calls without a result. Where a ledger accepts them, nothing shows that the cell is computed."""
 
 _NOT_ALLOWED = "the edition allows none of the calls that were made"
 
@@ -201,14 +205,13 @@ def learnt_ranks(run: RunState) -> dict[str, frozenset[int]]:
 
 
 def excused(run: RunState, kernel: str) -> set[Cell]:
-    """The cells with findings that the ledger accepts.
-
-    The kernel may refuse the calls of these cells, or crash in them.
-    """
+    """The cells whose calls the kernel refuses, or in which it dies, by findings that the ledger accepts."""
     return {
         cell
         for finding in run.findings.sorted()
-        if finding.key.subject == kernel and finding.standing.state == "known"
+        if finding.key.subject == kernel
+        and finding.standing.state == "known"
+        and finding.key.verdict in _WITHOUT_RESULT
         for cell in finding.cells
     }
 
