@@ -121,19 +121,23 @@ def accepted_cases(cases: Iterable[Case], repair: Repair) -> Iterator[Case]:
 
 
 def _in_turn(contract: Contract, run_seed: int) -> Iterator[list[Case]]:
-    repair = Repair(contract)
-    cells = lap_cases(lap(contract, repair=repair), BATCH - 1)  # leaves room for a large call
+    repair, small = Repair(contract), BATCH - 1  # leaves room for a large call
+    cells = lap_cases(lap(contract, repair=repair), small)
     large = structure_cases(contract, large_structures(contract), "walk large", 1, repair)
-    # Forbidden and open calls come early, and a large call now and then, so that a short run contains them too.
+    # Forbidden and open calls come early, so that a short run contains them too.
     yield next(cells, [])
     yield list(spoiled_cases(contract, run_seed, repair=repair))
-    for cases in cells:
+    walked = chain(
+        cells,
+        structure_cases(contract, special_structures(contract), "walk special scale", small, repair),
+        structure_cases(contract, block_structures(contract), "walk blocks", small, repair),
+        structure_cases(contract, second_structures(contract), "walk second", small, repair),
+        structure_cases(contract, shape_structures(contract), "walk structure", small, repair),
+    )
+    # A large call costs as much as 20 others, so they come one by one.
+    for cases in walked:
         yield cases + next(large, [])
     yield from large
-    yield from structure_cases(contract, special_structures(contract), "walk special scale", BATCH, repair)
-    yield from structure_cases(contract, block_structures(contract), "walk blocks", BATCH, repair)
-    yield from structure_cases(contract, second_structures(contract), "walk second", BATCH, repair)
-    yield from structure_cases(contract, shape_structures(contract), "walk structure", BATCH, repair)
     yield from structure_cases(contract, exponent_structures(contract), "walk exponents", 1, repair)
     yield from hypothesis_cases(contract, run_seed, repair)
 
