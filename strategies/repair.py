@@ -233,8 +233,7 @@ def applied(changes: Sequence[Change], form: Form) -> Form:
     return form
 
 
-# Without a repr, because Hypothesis shows the arguments of a strategy, and a repair remembers thousands of forms.
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False)
 class Repair:
     """The repair of calls for an edition and for limits.
 
@@ -254,6 +253,10 @@ class Repair:
     _of_form: dict[tuple[object, ...], Changes | None] = field(default_factory=dict)
     _failures: Counter[str] = field(default_factory=Counter)
     _failed: set[tuple[str, str, str]] = field(default_factory=set)
+
+    def __repr__(self) -> str:
+        # Hypothesis shows the arguments of a strategy, and a repair remembers thousands of forms.
+        return f"Repair({self.contract!r})"
 
     def accepts(self, call: Call) -> bool:
         """True if the edition allows the call and the limits hold."""

@@ -8,11 +8,21 @@ from itertools import islice, product
 import pytest
 
 from xverify import contracts
+from xverify.contracts.model import Judgement
 from xverify.core.call import LAYOUTS, LEAST_RANK
 from xverify.engine import plan
-from xverify.engine.gate_plan import DRAWN, WALK, Scope, drawn_batches, walk_batches, witness_batches
+from xverify.engine.gate_plan import (
+    DRAWN,
+    WALK,
+    Scope,
+    drawn_batches,
+    reads_as_allowed,
+    walk_batches,
+    witness_batches,
+)
 from xverify.strategies import build
 from xverify.strategies.layouts import IN_EVERY_RANK, layout_calls
+from xverify.strategies.structures import Linear
 from xverify.strategies.walk import cell_structures, exponent_structures
 
 EDITIONS = (
@@ -107,3 +117,18 @@ def test_slices_and_permutations_have_ranks_2_to_4(x_dtypes):
     made = layout_calls(replace(contract, domain=replace(contract.domain, x_dtypes=x_dtypes)))
     met = {(role, t.layout, len(t.shape)) for call in made for role, t in call.tensors.items()}
     assert set(product(("x", "scale", "zero_point"), IN_EVERY_RANK, (2, 3, 4))) <= met
+
+
+def test_a_forbidden_call_that_reads_as_an_allowed_one_is_not_made():
+    """A kernel with the default block_size=0 cannot tell if a call has the attribute with that value."""
+    onnx = contracts.get("ai.onnx/DequantizeLinear-21")
+
+    def judge(call):
+        return Judgement("forbidden", (f"{onnx.id}/axis-range",)) if call.attributes else onnx.judge(call)
+
+    contract, scope = replace(onnx, judge=judge), Scope(onnx.domain)
+    call = build(onnx, Linear("int8", "float32", "per_tensor", (3,)))
+    for attributes, is_made in (({}, True), ({"block_size": 0}, False), ({"axis": 1}, False), ({"axis": 2}, True)):
+        changed = replace(call, attributes=attributes)
+        assert scope.admits(contract, changed) == is_made
+        assert reads_as_allowed(contract, changed) == (attributes != {} and not is_made)

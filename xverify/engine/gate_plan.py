@@ -7,7 +7,7 @@ rank, a fault that only the end shows would appear late.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import cycle, islice
 from typing import TypeVar
@@ -15,7 +15,7 @@ from typing import TypeVar
 import numpy as np
 
 from xverify.contracts.model import Contract, Domain
-from xverify.core.call import Call
+from xverify.core.call import Attribute, Call
 from xverify.engine.plan import (
     accepted_cases,
     derived_seed,
@@ -61,6 +61,12 @@ WITNESSES, WALK, EVIDENCE, LARGEST, DRAWN = 0, 1 << 20, 1 << 29, 3 << 28, 1 << 3
 """The first call number of each phase, so that all calls of a contract have different numbers."""
 
 
+SIGNATURE_DEFAULTS: Mapping[str, Attribute] = {
+    "axis": 1, "block_size": 0, "qtype": "per_tensor", "mode": "MIN_COMBINED", "narrow_range": False,
+}  # fmt: skip
+"""The default values of the attributes in the signatures of Python kernels."""
+
+
 def witness_batches(calls: Sequence[Call]) -> Iterator[list[Case]]:
     """The witnesses of the ledger."""
     return numbered(iter([[Case(call, 0, "ledger") for call in calls]]), WITNESSES)
@@ -83,12 +89,31 @@ class Scope:
     """True to make allowed calls only."""
 
     def admits(self, contract: Contract, call: Call) -> bool:
-        """True if a call is within the stated limits, and allowed if only allowed calls are made."""
-        return self.stated.holds(call) and not (self.values_only and contract.judge(call).verdict != "allowed")
+        """True if a call is within the stated limits, and allowed if only allowed calls are made.
+
+        A forbidden call that a kernel cannot tell from an allowed one is not made.
+        """
+        if not self.stated.holds(call):
+            return False
+        verdict = contract.judge(call).verdict
+        return verdict == "allowed" or not (
+            self.values_only or (verdict == "forbidden" and reads_as_allowed(contract, call))
+        )
 
     def repair(self, contract: Contract) -> Repair:
         """The repair of the scope's calls."""
         return Repair(replace(contract, domain=self.domain), self.limits)
+
+
+def reads_as_allowed(contract: Contract, call: Call) -> bool:
+    """True if an edition allows the call without the attributes that have the default value of a kernel's signature.
+
+    Such a kernel gets the same arguments for both calls.
+    """
+    defaults = SIGNATURE_DEFAULTS.items() & call.attributes.items()
+    absent = {name for name, _ in defaults if name != "axis" or contract.domain.default_axis is not None}
+    plain = {name: value for name, value in call.attributes.items() if name not in absent}
+    return bool(absent) and contract.judge(replace(call, attributes=plain)).verdict == "allowed"
 
 
 def walk_batches(

@@ -129,7 +129,8 @@ def _rest(report: Json, brief: bool) -> Iterable[str]:
         yield f"stale: {names} did not come up any more"
     if gate.get("scope"):
         yield f"takes: {gate['scope']}"
-    lacking = decision.lacking(report)
+    # Nothing is missing yet in a gate that stopped at the first fault.
+    lacking = [] if gate["stopped_early"] else decision.lacking(report)
     if brief and len(lacking) > 1 and gate["outcome"] == "findings":
         cells = sum(group["cells"] for group in gate["evidence"]["lacking"])
         lacking = [f"no evidence in {summary.plural(cells, 'cell')}; the report says what is missing"]
