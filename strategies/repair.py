@@ -243,20 +243,17 @@ class Repair:
     contract: Contract
     limits: CallLimits = field(default_factory=CallLimits)
 
-    unrepaired: Counter[DroppedCell] = field(default_factory=Counter)
+    # Hypothesis shows the fields of a strategy's arguments that `__init__` takes. A repair remembers thousands of forms.
+    unrepaired: Counter[DroppedCell] = field(default_factory=Counter, init=False)
     """The number of calls that could not be repaired, by cell."""
 
-    repaired_calls: int = 0
+    repaired_calls: int = field(default=0, init=False)
     """The number of calls that were changed."""
 
-    _helped: dict[str, list[Changes]] = field(default_factory=dict)
-    _of_form: dict[tuple[object, ...], Changes | None] = field(default_factory=dict)
-    _failures: Counter[str] = field(default_factory=Counter)
-    _failed: set[tuple[str, str, str]] = field(default_factory=set)
-
-    def __repr__(self) -> str:
-        # Hypothesis shows the arguments of a strategy, and a repair remembers thousands of forms.
-        return f"Repair({self.contract!r})"
+    _helped: dict[str, list[Changes]] = field(default_factory=dict, init=False)
+    _of_form: dict[tuple[object, ...], Changes | None] = field(default_factory=dict, init=False)
+    _failures: Counter[str] = field(default_factory=Counter, init=False)
+    _failed: set[tuple[str, str, str]] = field(default_factory=set, init=False)
 
     def accepts(self, call: Call) -> bool:
         """True if the edition allows the call and the limits hold."""

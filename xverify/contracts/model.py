@@ -164,9 +164,6 @@ class Contract:
     See `xverify.engine.reference_contract`.
     """
 
-    def __repr__(self) -> str:
-        return f"Contract({self.id!r})"  # its clauses are pages of text
-
     @property
     def asked_as(self) -> str:
         """The id of the edition under which implementations get the calls of this edition."""

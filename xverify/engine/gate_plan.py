@@ -106,9 +106,9 @@ class Scope:
 
 
 def reads_as_allowed(contract: Contract, call: Call) -> bool:
-    """True if an edition allows the call without the attributes that have the default value of a kernel's signature.
+    """True if an edition allows the call without the attributes that have the signature's default values.
 
-    Such a kernel gets the same arguments for both calls.
+    A kernel gets the same arguments for both calls.
     """
     defaults = SIGNATURE_DEFAULTS.items() & call.attributes.items()
     absent = {name for name, _ in defaults if name != "axis" or contract.domain.default_axis is not None}
