@@ -63,7 +63,7 @@ class Form:
     axis: int
     """The axis of the parameters counted from the back; 0 if there is none."""
     axis_form: str
-    """How the attribute axis is written: "absent", "front", "back", or "as it is"."""
+    """The form of the attribute axis: "absent", "front", "back", or "as it is"."""
     block_size: int
     zero_point: str
     """The type of the zero point; "" if it is absent."""

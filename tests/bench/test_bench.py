@@ -251,7 +251,7 @@ def test_large_cases_have_more_of_the_time(monkeypatch):
     monkeypatch.setattr(run._Fleet, "measure", lambda self, measured, seconds: shares.append(seconds))
     sizes = (1, 1 << 10, 1 << 24, 1 << 26)
     bench(replace(options(), cases=tuple(Case("uint8", "float32", "per-tensor", size) for size in sizes), budget=90.0))
-    # Seconds of a clock that runs on from case to case, no dequantized values.
+    # Shares are seconds of a running clock, so they are short by the time spent so far. No dequantized values are compared.
     assert shares == pytest.approx([90 / 9, 90 / 8, 90 * 2 / 7, 90], rel=0.01)
 
 

@@ -154,6 +154,7 @@ def test_junit_shows_a_gate_that_could_not_do_its_work_as_an_error() -> None:
     ("gate", "phases", "step"),
     [
         ({"stopped_early": True}, {}, "the gate stopped at the first fault"),
+        ({"outcome": "findings"}, {}, "a gate without faults tests more"),
         ({"walked": False}, {}, "raise --budget to test more"),
         ({}, {"hypothesis": 9}, "the edition allows none, or a larger --budget contains some"),
         ({}, {}, "run the gate without --walk-only to test more"),
@@ -162,7 +163,7 @@ def test_junit_shows_a_gate_that_could_not_do_its_work_as_an_error() -> None:
 def test_the_next_step_fits_the_reason_why_something_was_not_tested(gate, phases, step) -> None:
     report = gate_report()
     report["coverage"]["trust"]["not_met"] = ["rank 4"]
-    report["gate"] |= {"walked": True, "stopped_early": False, **gate}
+    report["gate"] |= {"outcome": "pass", "walked": True, "stopped_early": False, **gate}
     report["run"]["phases"] = phases
     assert decision.untested_step(report) == step
 

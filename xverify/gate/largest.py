@@ -31,6 +31,8 @@ def ask_for_largest(
 ) -> None:
     """Send one call of each of `STEPS`, while time and memory allow the next one.
 
+    A kernel that showed a fault gets none: judging and shrinking 16 million wrong values would take longer than the rest.
+
     Args:
         run: The run.
         options: Options of the gate.
@@ -43,7 +45,12 @@ def ask_for_largest(
     seconds, before = 0.0, STEPS[0]
     most_seconds = min(SHARE * options.budget, options.limits.call / 2)
     for number, size in enumerate(STEPS):
-        if limit() or seconds * size / before > most_seconds or 0 < options.limits.memory < BYTES_PER_VALUE * size:
+        if (
+            run.fault_seen
+            or limit()
+            or seconds * size / before > most_seconds
+            or 0 < options.limits.memory < BYTES_PER_VALUE * size
+        ):
             return
         call = repair(build(narrow, largest_structure(narrow, size), f"walk largest {number}"))
         if call is None:

@@ -190,6 +190,8 @@ def untested_step(report: Json) -> str:
         return "each needs the option that it names"
     if report["gate"]["stopped_early"]:
         return "the gate stopped at the first fault"
+    if report["gate"]["outcome"] == "findings":
+        return "a gate without faults tests more"
     if not report["gate"]["walked"]:
         return "raise --budget to test more"
     if "hypothesis" in report["run"]["phases"]:
