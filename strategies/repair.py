@@ -247,9 +247,6 @@ class Repair:
     unrepaired: Counter[DroppedCell] = field(default_factory=Counter, init=False)
     """The number of calls that could not be repaired, by cell."""
 
-    repaired_calls: int = field(default=0, init=False)
-    """The number of calls that were changed."""
-
     _helped: dict[str, list[Changes]] = field(default_factory=dict, init=False)
     _of_form: dict[tuple[object, ...], Changes | None] = field(default_factory=dict, init=False)
     _failures: Counter[str] = field(default_factory=Counter, init=False)
@@ -277,8 +274,6 @@ class Repair:
             changed = None if changes is None else self._tried(call, form, changes)
         if changed is None:
             self.unrepaired[cell_of(call)] += 1
-        else:
-            self.repaired_calls += 1
         return changed
 
     def changed(self, call: Call, change: Change) -> Call | None:
