@@ -7,6 +7,7 @@ implementation. They list what can go wrong with an axis, a block, a byte, a typ
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
@@ -95,10 +96,18 @@ def all_mistakes() -> Mapping[str, Misindexing]:
     for name, words, roles, read in _rows():
         whole.append(Misindexing(name, words, roles, read))
         if len(roles) > 1:
-            for role in roles:
-                text = role.replace("_", " ")
-                alone.append(Misindexing(f"{name}-{role.replace('_', '-')}", f"{words} ({text} only)", (role,), read))
+            alone += [
+                Misindexing(f"{name}-{role.replace('_', '-')}", _of_one(words, role.replace("_", " ")), (role,), read)
+                for role in roles
+            ]
     return {mistake.name: mistake for mistake in (*whole, *alone)}
+
+
+def _of_one(words: str, operand: str) -> str:
+    """The words of a mistake for one of its operands, such as "takes the first zero point for all channels"."""
+    named = re.sub(r"(first|each parameter's|[lk]'s) parameters", rf"\1 {operand}", words)
+    named = re.sub(r"parameter(s?)\b", rf"{operand}\1", named)
+    return named if named != words else f"{words} ({operand} only)"
 
 
 def _replaced(right: Operands, reread: Mapping[str, Reread]) -> Operands | None:
