@@ -1,8 +1,8 @@
 """Comparison of values with the legal set, without any tolerance.
 
 Values are compared bit for bit, with one exception: any NaN equals any NaN. A subnormal result that came out as zero is not
-wrong but *flushed*, since no text says whether subnormals are kept. A user may also accept results of subnormal inputs that count
-as zero.
+wrong but *flushed*, since no text says whether subnormals are kept. So is the result of an admitted reading whose subnormal
+intermediate results count as zero. A user may also accept results of subnormal inputs that count as zero.
 """
 
 from __future__ import annotations
@@ -64,7 +64,11 @@ def compare(legal: Legal, got: Tensor) -> Comparison:
     equal = [np.asarray(codes == candidate) for candidate in legal.distinct]
     inside = np.logical_or.reduce(equal)
     flushed = np.asarray(~inside & legal.subnormal & is_zero(codes, legal.dtype) & legal.may_flush)
-    for candidate in legal.flushed_inputs:
+    if flushed.any():
+        # Flushing keeps the sign.
+        shift = BITS[legal.dtype] - 1
+        flushed &= np.logical_or.reduce([(codes ^ candidate) >> shift == 0 for candidate in legal.distinct])
+    for candidate in (*legal.flushed_steps, *legal.flushed_inputs):
         flushed |= ~inside & (codes == candidate)
     wrong = np.asarray(~inside & ~flushed)
     explains = [bool((same | flushed).all()) for same in equal]

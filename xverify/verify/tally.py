@@ -308,7 +308,7 @@ class Tally:
                 continue
             comparison = verdicts.compared(judged, outcome)
             assert comparison is not None
-            discrepancy = verdicts.flushed(judged, subject.name, comparison)
+            discrepancy = verdicts.flushed(judged, subject.name, outcome, comparison)
             if discrepancy is not None:
                 yield subject, cell, tally, discrepancy, judged, outcome
 
