@@ -72,7 +72,7 @@ def compare(legal: Legal, got: Tensor) -> Comparison:
         flushed |= ~inside & (codes == candidate)
     wrong = np.asarray(~inside & ~flushed)
     explains = [bool((same | flushed).all()) for same in equal]
-    return Comparison(wrong, flushed, tuple(explains[i] for i in legal.index), _max_ulp(legal, codes, wrong))
+    return Comparison(wrong, flushed, tuple(explains[i] for i in legal.index), max_ulp(legal, codes, wrong))
 
 
 def _whole(legal: Legal, codes: NDArray[Any]) -> list[bool]:
@@ -87,7 +87,8 @@ def is_zero(codes: NDArray[Any], dtype: str) -> NDArray[np.bool_]:
     return np.asarray((codes & codes.dtype.type((1 << (BITS[dtype] - 1)) - 1)) == 0)
 
 
-def _max_ulp(legal: Legal, codes: NDArray[Any], wrong: NDArray[np.bool_]) -> int:
+def max_ulp(legal: Legal, codes: NDArray[Any], wrong: NDArray[np.bool_]) -> int:
+    """The largest distance of the masked values from the nearest legal ones; -1 for no number."""
     if not wrong.any():
         return 0
     distances = np.stack([ulp_distance(codes[wrong], c[wrong], legal.dtype) for c in legal.distinct])
