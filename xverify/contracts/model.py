@@ -156,8 +156,11 @@ class Contract:
     """The contradictions inside the document itself."""
     like: str = ""
     """For an edition that no implementation knows by its id: the edition whose calls have the same form."""
-    denormals: Denormals = "flush"
-    """The accepted treatment of subnormal numbers. No text mentions them, but a user may require "keep"."""
+    denormals: Denormals = "flush-inputs"
+    """The accepted treatment of subnormal numbers. No text mentions them, so a sweep accepts every one and reports it.
+
+    A gate requires "keep" unless its user says otherwise.
+    """
     fixed_result: Callable[[Call], FixedResult] | None = None
     """The only legal result of an allowed call, where an implementation stands for the text.
 
