@@ -206,7 +206,7 @@ def _telling(judged: Judged, piece: Recipe | None) -> NDArray[np.bool_] | None:
         return None
     codes = attribute.codes_of(judged.contract, judged.call, piece)
     assert codes is not None
-    return compare(judged.legal, Tensor(judged.legal.dtype, np.ascontiguousarray(codes))).wrong
+    return compare(judged.legal, Tensor(judged.legal.dtype, np.array(codes))).wrong
 
 
 def _beginning(seen: CheckedResult) -> CheckedResult:
