@@ -49,6 +49,7 @@ XLA_ISAS = ("SSE4_2", "AVX2", "AVX512")
 ORACLES = (
     Oracle(
         name="tensorflow-function",
+        family="tensorflow",
         title="TensorFlow (tf.function)",
         claim="The docstring of tf.quantization.dequantize, read from the installed package.",
         distribution="tensorflow-cpu",

@@ -193,9 +193,10 @@ def _huge(line: str, kernel: Oracle, own: Sequence[Contract], options: Options) 
 
 def _finding(identity: str, options: Options) -> Iterator[Replayed]:
     from xverify.engine.replay import replay_entries
+    from xverify.report.causes import findings_of
 
     report, path = _report_with(identity, options.run)
-    entries = [entry for entry in report["findings"] if entry["id"] == identity]
+    entries = findings_of(report, identity)
     kernel = _kernel_named(options)
     reference = _reference(options, kernel)
     with _asking(options, kernel, reference) as ask:
