@@ -55,12 +55,13 @@ ORACLES = (
     Oracle(
         name="onednn",
         title="oneDNN",
-        claim="The guide of its release. The wheel carries no text: the release says which editions of the guide judge it.",
+        claim="oneDNN's developer guide for its release, in the library's sources (doc/graph/operations). The wheel contains no "
+        "text. Documents that name no release do not judge it.",
         timing=Timing("#56B4E9", "v", environment=(("OMP_NUM_THREADS", "{threads}"),)),
         distribution=DISTRIBUTIONS[0],
         distributions=DISTRIBUTIONS[1:],
         contracts=("onednn/*",),
-        ships=("onednn/*",),
+        judged_by=("onednn/*@[0-9]*",),
         module=__name__,
         surrounded=(Path(APART, 0.5), Path(FUSED, 1.0)),
         varies=(
@@ -115,7 +116,7 @@ def with_option(oracle: Oracle, option: str) -> Oracle:
         oracle,
         name="%s:%s" % (oracle.name, option),
         version=version,
-        ships=contracts.of_onednn((major, minor)),
+        judged_by=contracts.of_onednn((major, minor)),
         arguments=(path,),
         distributions=(),
     )

@@ -19,7 +19,7 @@ ORACLES = (
         claim="ONNX's editions, which come in the same package: onnx.defs.",
         distribution="onnx",
         contracts=("ai.onnx/*",),
-        ships=("ai.onnx/*",),
+        judged_by=("ai.onnx/*",),
         module=__name__,
         surrounded=(Path("graph", 1.0),),
     ),

@@ -34,7 +34,7 @@ ORACLES = (
         timing=Timing("#009E73", "D"),
         distribution="tensorflow-cpu",
         contracts=("tensorflow/*",),
-        ships=("tensorflow/Dequantize@installed",),
+        judged_by=("tensorflow/Dequantize@installed",),
         module=__name__,
         varies=(*THREADS, *KERNELS),
     ),

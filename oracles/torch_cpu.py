@@ -41,7 +41,7 @@ ORACLES = (
         timing=Timing("#CC79A7", "P", environment=(("OMP_NUM_THREADS", "{threads}"),)),
         distribution="torch",
         contracts=("ai.onnx/*",),
-        ships=(),
+        judged_by=(),
         module=__name__,
         paths=(Path("", 1.0), Path(QUANTIZED_TENSOR, 1.0)),
         varies=(

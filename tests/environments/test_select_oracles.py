@@ -137,14 +137,14 @@ def test_several_versions_and_a_sentence_for_each_unavailable_one() -> None:
 
 
 def test_the_message_on_editions_names_requested_ones_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    shipping = replace(HERE, ships=("ai.onnx/*",))
+    shipping = replace(HERE, judged_by=("ai.onnx/*",))
     monkeypatch.setattr(select, "all_oracles", lambda: {"xverify-numpy": HERE, "here": shipping})
     monkeypatch.setattr(select, "kernel_named", lambda target: HERE)
     monkeypatch.setattr(other_versions.contracts, "carried", lambda identity, *_: identity.endswith("-10"))
     ten, nineteen = get("ai.onnx/DequantizeLinear-10"), get("ai.onnx/DequantizeLinear-19")
     chosen, sentences = select.oracles_named(["here==1.0"], None, held_to=[ten])
     assert sentences == ()
-    assert chosen[1].ships == (ten.id,)
+    assert chosen[1].judged_by == (ten.id,)
     _, sentences = select.oracles_named(["here==1.0"], None, held_to=[ten, nineteen])
     assert len(sentences) == 1
     assert sentences[0].startswith(f"here==1.0 is not judged by {nineteen.id}: ")

@@ -307,7 +307,7 @@ def _resolved(text: str, say: Say) -> other_versions.Moved:
             f"{oracle.name} cannot be run: {oracle.distribution} is not installed; pip install {oracle.distribution}"
         )
     # An oracle with a version of its own is no installed package.
-    return oracle if oracle.version else replace(oracle, ships=contracts.shipped(oracle.ships)), {}
+    return oracle if oracle.version else replace(oracle, judged_by=contracts.shipped(oracle.judged_by)), {}
 
 
 def seconds(text: str, least: float = 0.0) -> float:
