@@ -43,6 +43,13 @@ from xverify.oracles.timing import Problem, Solve, Timing, Way
 DISTRIBUTIONS = ("onednn-cpu-gomp", "onednn")
 """The wheels that hold the library: up to 2023.2 (oneDNN 3.2), and from 2024.0 (3.3) on."""
 
+RELEASES = (
+    ("2026.1*", "oneDNN v3.13, 2026-10"),
+    ("2024.0*", "oneDNN v3.3, 2023-11"),
+    ("2023.2*", "oneDNN v3.2, 2023-07"),
+)
+"""Versions of the wheels, by the library in them, and the months of their uploads to PyPI."""
+
 FILE = "libdnnl.so.3"
 
 ISAS = ("SSE41", "AVX2", "AVX512_CORE")
@@ -68,6 +75,7 @@ ORACLES = (
             *(Setting("isa", isa, environment=(("ONEDNN_MAX_CPU_ISA", isa),)) for isa in ISAS),
             Setting("threads", "4", environment=(("OMP_NUM_THREADS", "4"),)),
         ),
+        releases=RELEASES,
     ),
 )
 

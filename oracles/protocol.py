@@ -158,6 +158,9 @@ class Oracle:
     environment: Tuple[Tuple[str, str], ...] = ()
     """Environment variables that its worker sets before it imports any module of xverify."""
 
+    only_with: str = ""
+    """An instruction set, by its name in Linux. A sweep without names leaves the implementation out on other processors."""
+
     varies: Tuple[Setting, ...] = ()
     """Further settings in which it can run."""
 

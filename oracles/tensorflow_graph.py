@@ -18,8 +18,10 @@ from xverify.oracles.arrays import answered, hand_out, to_array
 from xverify.oracles.protocol import Loaded, Oracle, Path, Setting
 from xverify.oracles.short_form import ShortCall, ShortForm
 from xverify.oracles.tensorflow_eager import (
+    CLAIM,
     KERNELS,
     QUANTIZED_TYPES,
+    RELEASES,
     SHORT_IMPORTS,
     THREADS,
     attributes_of,
@@ -50,7 +52,7 @@ ORACLES = (
     Oracle(
         name="tensorflow-function",
         title="TensorFlow (tf.function)",
-        claim="The docstring of tf.quantization.dequantize, read from the installed package.",
+        claim=CLAIM,
         distribution="tensorflow-cpu",
         contracts=("tensorflow/*",),
         judged_by=("tensorflow/Dequantize@installed",),
@@ -67,11 +69,12 @@ ORACLES = (
             )
         ),
         varies=(*THREADS, *KERNELS),
+        releases=RELEASES,
     ),
     Oracle(
         name="tensorflow-xla",
         title="TensorFlow (XLA)",
-        claim="The docstring of tf.quantization.dequantize, read from the installed package.",
+        claim=CLAIM,
         distribution="tensorflow-cpu",
         contracts=("tensorflow/*",),
         judged_by=("tensorflow/Dequantize@installed",),
@@ -83,6 +86,7 @@ ORACLES = (
             *(Setting("isa", isa, environment=(("XLA_FLAGS", "--xla_cpu_max_isa=" + isa),)) for isa in XLA_ISAS),
             *THREADS,
         ),
+        releases=RELEASES,
     ),
 )
 

@@ -102,6 +102,11 @@ def rivals(identity: str) -> tuple[str, ...]:
     return tuple(b for a, b in _PAIRS if a == identity)
 
 
+def neighbours(identity: str) -> tuple[str, ...]:
+    """The editions of the same operator that an implementation may follow instead of this one."""
+    return tuple(b if a == identity else a for a, b in _PAIRS if identity in (a, b))
+
+
 def carried(identity: str, distribution: str, python: str) -> bool:
     """True if another Python's version of a distribution carries the text of an edition, unchanged.
 
@@ -146,6 +151,7 @@ __all__ = [
     "get",
     "ids",
     "matching",
+    "neighbours",
     "newest",
     "of_onednn",
     "rivals",
