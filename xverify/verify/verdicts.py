@@ -17,6 +17,7 @@ from xverify.contracts.model import Cell, Contract, Judgement
 from xverify.core.bits import canonical
 from xverify.core.call import Call, Outcome
 from xverify.core.dtypes import FLOATS, INTEGERS
+from xverify.core.rounding import is_subnormal
 from xverify.core.verdict import Verdict
 from xverify.verify.attribute import Attribution, Misread, Recipe, Zeros, evaluated, gives
 from xverify.verify.compare import Comparison, compare
@@ -259,13 +260,20 @@ def compared(judged: Judged, outcome: Outcome) -> Comparison | None:
     return compare(legal, got)
 
 
-def flushed(judged: Judged, subject: str, comparison: Comparison) -> Discrepancy | None:
+def flushed(judged: Judged, subject: str, outcome: Outcome, comparison: Comparison) -> Discrepancy | None:
     """The discrepancy of results that are legal only if subnormal numbers may be zero."""
     if not comparison.flushed_values or comparison.wrong_values:
         return None
-    count = comparison.flushed_values
-    by_results = judged.legal is None or not (comparison.flushed & ~judged.legal.subnormal).any()
-    words = "flushes subnormal results to zero" if by_results else "takes subnormal inputs for zero"
+    count, legal, got = comparison.flushed_values, judged.legal, outcome.tensor
+    words = "flushes subnormal results to zero"
+    if legal is not None and got is not None:
+        codes, normal = canonical(got.codes, got.dtype), comparison.flushed & ~legal.subnormal
+        if any((codes == steps)[normal].all() for steps in legal.flushed_steps) and normal.any():
+            words = "flushes subnormal intermediate results to zero"
+        elif normal.any():
+            words = "takes subnormal inputs for zero"
+        elif is_subnormal(codes, got.dtype).any():
+            words = "gives zero for some subnormal results and keeps others"
     by = Attribution("flush-subnormals", words, count, count)
     key = Key(subject, judged.contract.id, Verdict.AMBIGUITY, f"{judged.contract.id}/subnormal", by.reading)
     return Discrepancy(key, f"{subject} {by.words}, which no sentence of the text mentions", by, count)
