@@ -126,6 +126,8 @@ def parameters(made: Any, call: Call) -> Any:
         raise NotImplementedError("LiteRT has no such scale: %s %s" % (scale.dtype, scale.shape))
     if zero_point is not None and "int" not in zero_point.dtype:
         raise NotImplementedError("LiteRT takes whole numbers as zero points, not %s" % (zero_point.dtype,))
+    if zero_point is not None and zero_point.shape != scale.shape and zero_point.codes.size == scale.codes.size:
+        raise NotImplementedError("a model has lists of zero points, without a shape %s" % (zero_point.shape,))
     zeros = np.zeros(scale.shape) if zero_point is None else to_array(zero_point)
     axis = int(call.attributes.get("axis", 0))
     if scale.shape == (1,) and -len(x.shape) <= axis < len(x.shape) and x.shape[axis] != 1:

@@ -202,6 +202,7 @@ BREAKERS: Mapping[str, Change] = {
     "scale-type": _scale_type,
     "scales-type": _scale_type,
     "zero-point-type": _zero_point_type,
+    "zero-point-range": _zero_point_type,
     "zps-type": _zero_point_type,
     "zero-point-shape": _zero_point_shape,
     "zps-shape": _zero_point_shape,
@@ -302,6 +303,12 @@ def _other_integer(contract: Contract, call: Call, rng: Generator) -> Call | Non
     return _with(call, **{role: _retyped(call.tensors[role], dtype, rng) for role in roles})
 
 
+def _odd_scale(contract: Contract, call: Call, rng: Generator) -> Call | None:
+    scale = call.tensors["scale"]
+    number = float(rng.choice([-0.5, 0.0, -0.0, np.inf, -np.inf, np.nan]))
+    return _with(call, scale=tensor(scale.dtype, np.full(scale.shape, number)))
+
+
 def _scales_rank(contract: Contract, call: Call, rng: Generator) -> Call | None:
     shape = call.tensors["scale"].shape
     return _parameters(call, () if shape == (1,) and rng.integers(2) else (*shape, 1))
@@ -323,6 +330,7 @@ def _range_order(contract: Contract, call: Call, rng: Generator) -> Call | None:
 
 OPENERS: Mapping[str, Change] = {
     "data-type": _other_integer,
+    "scale-value": _odd_scale,
     "int32-zero-point": _nonzero_int32,
     "shape-1-scale": _shape_1,
     "rank-1": _rank_1,

@@ -7,11 +7,14 @@ the attribute axis, which is ``quantized_dimension``.
 
 from __future__ import annotations
 
+import numpy as np
+
 from xverify.arithmetic.linear_operands import linear_operands, normal_axis
 from xverify.arithmetic.reading import Operands, Reading
 from xverify.arithmetic.readings import EXACT, FLOAT32, Stepwise
 from xverify.contracts.model import Cell, Clause, Contract, Domain, Judgement, judged
-from xverify.core.call import Call
+from xverify.core.call import Call, Tensor
+from xverify.core.dtypes import floats, integer_range, values
 
 ID = "litert/Dequantize@spec"
 _DOCUMENT = "LiteRT 8-bit quantization specification"
@@ -42,9 +45,9 @@ _CLAUSES = {
         "values in the range `[-128, 127]`, with a zero-point in range `[-128, 127]`.",
         "the text covers int8 only: other types are left open",
     ),
-    "zero-point-type": (
+    "zero-point-range": (
         "Activations are asymmetric: they can have their zero-point anywhere within the signed `int8` range `[-128, 127]`.",
-        "",
+        "no sentence gives the type that holds a zero point: int8 is judged, other types are left open",
     ),
     "granularity": (_SLICES, _SLICES_NOTE),
     "zero-point-shape": (_SLICES, _SLICES_NOTE),
@@ -55,7 +58,7 @@ _CLAUSES = {
 }
 _SILENT = {
     "scale-dtype": "no sentence gives the type of the scale: the schema of a model file has float32",
-    "scale-value": "no sentence says if a scale may be negative, zero, infinite or NaN: the formula applies to each",
+    "scale-value": "no sentence says if a scale may be negative, zero, infinite or NaN: such calls are left open",
     "output-type": "no sentence gives the floating-point type of the result: the operator's output is float32",
     "output-shape": "no sentence says that the output has the shape of the input",
     "arguments": "no sentence lists arguments: a tensor has scales, zero points and a quantized dimension",
@@ -70,6 +73,19 @@ _DOMAIN = Domain(
     attributes=("axis",),
     default_axis=None,
 )
+
+
+def _is_usual(scale: Tensor) -> bool:
+    """True if each scale is finite and above zero."""
+    numbers = floats("float32", scale.codes)
+    return bool(np.all(np.isfinite(numbers) & (numbers > 0)))
+
+
+def _is_int8(zero_point: Tensor) -> bool:
+    """True if each zero point is a number that int8 has."""
+    numbers = values(zero_point.dtype, zero_point.codes)
+    lowest, highest = integer_range("int8")
+    return bool(np.all((numbers >= lowest) & (numbers <= highest) & (numbers == np.rint(numbers))))
 
 
 def _judge(call: Call) -> Judgement:
@@ -92,11 +108,13 @@ def _judge(call: Call) -> Judgement:
         unspecified.append("data-type")
     if scale.dtype != "float32":
         unspecified.append("scale-dtype")
+    elif not _is_usual(scale):
+        unspecified.append("scale-value")
     if any(name != "axis" for name in call.attributes):
         unspecified.append("arguments")
     if zero_point is not None:
-        if zero_point.dtype != x.dtype:
-            forbidden.append("zero-point-type")
+        if x.dtype == "int8" and zero_point.dtype != "int8":
+            (unspecified if _is_int8(zero_point) else forbidden).append("zero-point-range")
         if zero_point.shape != scale.shape:
             forbidden.append("zero-point-shape")
     return judged(ID, forbidden, unspecified)

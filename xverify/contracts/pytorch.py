@@ -80,8 +80,8 @@ _SILENT = {
     ),
     "output-shape": "no sentence says that the output has the shape of the input",
     "subnormal": "no sentence mentions subnormal results: whether they are kept or flushed to zero is open",
-    "scale-value": "no sentence says if a scale may be negative, zero, infinite or NaN: the formula applies to each",
-    "zero-point-range": (
+    "any-scale": "no sentence says if a scale may be negative, zero, infinite or NaN: the formula applies to each",
+    "zero-point-dtype": (
         "no sentence says if a zero point may be outside the range of the quantized values: here it has the type of x, and is an "
         "int8 beside float8; other integers are left open"
     ),
@@ -271,7 +271,7 @@ def _judge(operator: str, call: Call) -> Judgement:
             forbidden.append("zero-point-required")
     else:
         if zero_point.dtype not in domain.zero_points_for(x.dtype):
-            unspecified.append("zero-point-range")
+            unspecified.append("zero-point-dtype")
         if zero_point.shape != call.tensors["scale"].shape:
             forbidden.append("zero-point-shape")
     return judged(edition(operator), forbidden, unspecified)

@@ -54,7 +54,7 @@ def linear_plan(
     rules.require_attribute("block_size", block_size)
     result_dtype = _output_dtype(rules, scale, out_dtype)
     if zero_point is not None:
-        clause = rules.first("zero-point-range", "zero-point-type")
+        clause = rules.first("zero-point-range", "zero-point-dtype", "zero-point-type")
         rules.require_dtype(clause, "zero_point", zero_point.dtype, rules.domain.zero_points_for(dtype_name(x.dtype)))
         if zero_point.shape != scale.shape:
             rules.refuse(
