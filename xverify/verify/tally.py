@@ -122,7 +122,7 @@ class Tally:
             cell.deaths.add(outcome.kind)
         cell.unsupported += outcome.kind == "unsupported"
         cell.answered += outcome.kind == "tensor"
-        if judged.judgement.verdict == "unspecified":
+        if judged.judgement.verdict == "unspecified" and (judged.legal is None or outcome.tensor is None):
             return discrepancies
         if outcome.kind == "tensor":
             self.answering.add(label)
