@@ -359,7 +359,7 @@ class Tally:
         for kind in ("crash", "hang"):
             if kind in tally.deaths:
                 return kind
-        if tally.open:
+        if tally.open and not tally.wrong:
             return "unspecified"
         judged = self.judged_by[subject, cell.contract]
         if not tally.answered and not tally.unreadable and (tally.unsupported or tally.simplest_refused):
