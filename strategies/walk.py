@@ -1,10 +1,9 @@
 """The coverage walk: a deterministic, stratified list of valid calls.
 
-First come the calls whose results the document states, such as ONNX's node tests. Then comes one call for every cell, so that
-a small budget covers all cells. Then come every special scale, a second call for every cell in another rank, usual blocks,
-every structure (rank, extent, axis, block) with every type of x, and every exponent of a scale with every code. The large
-calls are in `xverify.strategies.large`. The other choices of a structure follow from a hash of its number. With fixed strides,
-only some combinations came up: with 12 types and 6 layouts each type had one layout.
+First comes one call for every cell, so that a small budget covers all cells. Then come every special scale, a second call for
+every cell in another rank, usual blocks, every structure (rank, extent, axis, block) with every type of x, and every exponent
+of a scale with every code. The large calls are in `xverify.strategies.large`. The other choices of a structure follow from a
+hash of its number. With fixed strides, only some combinations came up: with 12 types and 6 layouts each type had one layout.
 """
 
 from __future__ import annotations
@@ -375,14 +374,13 @@ def walk_structures(contract: Contract) -> Iterator[tuple[Structure, str]]:
 
 
 def official_calls(contract: Contract) -> Iterator[Call]:
-    """The calls whose results the document states. The text may leave them open."""
+    """The calls whose results the document states. A sweep makes them early in its walk. The text may leave them open."""
     for case in contract.official_cases():
         yield case.call
 
 
 def walk(contract: Contract) -> Iterator[Call]:
-    """The walk without its large calls: official cases, cells, special scales, blocks, structures, then exponents."""
-    yield from official_calls(contract)
+    """The walk without its large calls: cells, special scales, blocks, structures, then exponents."""
     for structure, origin in walk_structures(contract):
         yield build(contract, structure, origin)
 
