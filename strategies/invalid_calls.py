@@ -236,6 +236,12 @@ def _shape_1(contract: Contract, call: Call, rng: Generator) -> Call | None:
     return _parameters(call, (1,)) if call.tensors["scale"].shape == () else None
 
 
+def _shape_1_zero_point(contract: Contract, call: Call, rng: Generator) -> Call | None:
+    if "zero_point" not in call.tensors or call.tensors["scale"].shape != ():
+        return None
+    return _with(call, zero_point=_resized(call.tensors["zero_point"], (1,)))
+
+
 def _rank_1(contract: Contract, call: Call, rng: Generator) -> Call | None:
     x = call.data
     extent = int(rng.choice([1, 3, 17]))
@@ -333,6 +339,7 @@ OPENERS: Mapping[str, Change] = {
     "scale-value": _odd_scale,
     "int32-zero-point": _nonzero_int32,
     "shape-1-scale": _shape_1,
+    "shape-1-zero-point": _shape_1_zero_point,
     "rank-1": _rank_1,
     "block-size-unused": _block_size_unused,
     "blocked-empty-axis": _blocked_empty,

@@ -377,6 +377,12 @@ def walk_structures(contract: Contract) -> Iterator[tuple[Structure, str]]:
         yield structure, f"walk exponents {n}"
 
 
+def official_calls(contract: Contract) -> Iterator[Call]:
+    """The calls whose results the document states. A sweep makes them early in its walk. The text may leave them open."""
+    for case in contract.official_cases():
+        yield case.call
+
+
 def walk(contract: Contract) -> Iterator[Call]:
     """The walk without its large calls: cells, special scales, blocks, structures, then exponents."""
     for structure, origin in walk_structures(contract):

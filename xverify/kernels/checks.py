@@ -56,7 +56,9 @@ def linear_plan(
     if zero_point is not None:
         clause = rules.first("zero-point-range", "zero-point-dtype", "zero-point-type")
         rules.require_dtype(clause, "zero_point", zero_point.dtype, rules.domain.zero_points_for(dtype_name(x.dtype)))
-        if zero_point.shape != scale.shape:
+        if (scale.shape, zero_point.shape) == ((), (1,)) and "shape-1-zero-point" in rules.clauses:
+            zero_point = zero_point._replace(shape=())  # ONNX's node tests pass such zero points
+        elif zero_point.shape != scale.shape:
             rules.refuse(
                 ValueError, "zero-point-shape", "the shape of zero_point", zero_point.shape, f"scale's, {scale.shape}"
             )
@@ -125,7 +127,9 @@ def named_dtype(rules: Edition, out_dtype: DTypeLike) -> np.dtype[Any]:
     try:
         dtype = np.dtype(getattr(ml_dtypes, out_dtype, out_dtype) if isinstance(out_dtype, str) else out_dtype)
     except TypeError:
-        rules.refuse(TypeError, rules.first("output-dtype", "output-type"), "out_dtype", repr(out_dtype), " or ".join(admitted))
+        rules.refuse(
+            TypeError, rules.first("output-dtype", "output-type"), "out_dtype", repr(out_dtype), " or ".join(admitted)
+        )
     rules.require_dtype(rules.first("output-dtype", "output-type"), "the output", dtype, admitted)
     return dtype
 

@@ -130,7 +130,7 @@ class Tally:
             cell.deaths.add(outcome.kind)
         cell.unsupported += outcome.kind == "unsupported"
         cell.answered += outcome.kind == "tensor"
-        if judged.judgement.verdict == "unspecified":
+        if judged.judgement.verdict == "unspecified" and (judged.legal is None or outcome.tensor is None):
             return discrepancies
         if outcome.kind == "tensor":
             self.answering.add(label)
@@ -383,7 +383,7 @@ class Tally:
         for kind in ("crash", "hang"):
             if kind in tally.deaths:
                 return kind
-        if tally.open:
+        if tally.open and not tally.wrong:
             return "unspecified"
         judged = self.judged_by[subject, cell.contract]
         if not tally.answered and not tally.unreadable and (tally.unsupported or tally.simplest_refused or not judged):

@@ -23,7 +23,7 @@ from xverify.verify.attribute import Attribution, Misread, Recipe, Zeros, evalua
 from xverify.verify.compare import Comparison, compare
 from xverify.verify.details import detail_of, partly, types_detail
 from xverify.verify.findings import Discrepancy, Key
-from xverify.verify.legal import Legal, legal_set
+from xverify.verify.legal import Legal, legal_set, official_set
 
 NOTES: Mapping[str, tuple[Verdict, str]] = {
     "input-written": (Verdict.MEMORY, "writes to its inputs"),
@@ -54,7 +54,7 @@ class Judged:
     cell: Cell | None
     """The call's cell; None for a forbidden call."""
     legal: Legal | None
-    """The legal set of an allowed call; None for others."""
+    """The legal set of an allowed call, and of an open call whose result an official case states; None for others."""
     number: int = 0
     """The number of the call within its contract."""
     places: NDArray[np.int64] | None = None
@@ -91,7 +91,7 @@ def judge(contract: Contract, call: Call, number: int = 0, legal: Legal | None =
         # Open calls are counted apart from the allowed calls of their cell.
         clause = judgement.clauses[0].removeprefix(contract.id + "/")
         cell = replace(cell, variant=f"{cell.variant} open: {clause}".strip())
-        return Judged(contract, call, judgement, cell, None, number)
+        return Judged(contract, call, judgement, cell, None if refused else official_set(contract, call), number)
     legal = None if refused else legal or legal_set(contract, call)
     return Judged(contract, call, judgement, cell, legal, number)
 
@@ -114,7 +114,7 @@ def tested(judged: Judged) -> tuple[str, ...]:
     They are the clauses that it breaks or enters, or, for an allowed call, those that its result must follow.
     """
     contract, call = judged.contract, judged.call
-    if judged.legal is None:
+    if judged.legal is None or judged.judgement.clauses:
         return judged.judgement.clauses
     names = [name for name in _TESTED_BY_VALUES if name in ("output-shape", "output-type") or _applies(name, call)]
     if judged.legal.subnormal.any():
