@@ -77,7 +77,7 @@ def grid(report: Json, causes: Sequence[Cause]) -> list[Row]:
         for name in subjects(cause):
             counts[name][effect(cause).key] += 1
     workers = {str(worker["name"]): worker for worker in report["run"]["workers"]}
-    names = [name for name, worker in workers.items() if worker["calls"] and not _is_in_house(worker)]
+    names = [name for name, worker in workers.items() if worker["calls"] and not is_in_house(worker)]
     names += [name for name in counts if name not in names]
     rows = [_row(report, name, workers.get(name), counts[name]) for name in names]
     rows.sort(key=lambda row: (row.name == DOCUMENTS, [-count for count in row.counts[:-2]], row.name))
@@ -88,10 +88,11 @@ def unblamed(report: Json, causes: Sequence[Cause]) -> list[str]:
     """Return xverify's own kernels that answered and that no cause names."""
     named = {name for cause in causes for name in subjects(cause)}
     workers = report["run"]["workers"]
-    return [w["name"] for w in workers if w["calls"] and _is_in_house(w) and w["name"] not in named]
+    return [w["name"] for w in workers if w["calls"] and is_in_house(w) and w["name"] not in named]
 
 
-def _is_in_house(worker: Json) -> bool:
+def is_in_house(worker: Json) -> bool:
+    """Return True for xverify's own kernels, which say nothing about how others read a text."""
     return bool(worker.get("in_house", worker["name"].startswith("xverify-")))
 
 
@@ -161,7 +162,9 @@ def heat_map(report: Json, causes: Sequence[Cause]) -> HeatMap:
     for cell in report["coverage"]["cells"]:
         cells[cell["contract"], summary.base(cell["subject"])].append(cell)
     present = {name for _, name in (*by_pair, *cells)}
+    own = {worker["name"] for worker in report["run"]["workers"] if is_in_house(worker)}
     names = tuple(n for n in dict.fromkeys(map(summary.base, summary.subjects(report))) if n in present)
+    names = tuple(sorted(names, key=own.__contains__))
     groups = []
     for operator, contracts in summary.operators(report).items():
         name = operator.rpartition("/")[2]

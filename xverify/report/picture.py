@@ -225,15 +225,14 @@ def _drawn(series: _Series) -> Picture:
 
     with np.errstate(invalid="ignore"):
         error = series.got - series.due
-    finite = np.isfinite(error)
-    largest = float(np.abs(error[finite]).max(initial=0.0)) or 1.0
+    largest = float(np.abs(error[np.isfinite(error)]).max(initial=0.0)) or 1.0
     top, middle = UPPER + GAP, UPPER + GAP + LOWER / 2
+    reach = np.where(np.isnan(error), 0.0, np.clip(error / largest, -1, 1)) * (LOWER / 2 - 2)
     strokes = [
-        f"M{across[i]:.1f} {middle:.1f}V{middle - error[i] / largest * (LOWER / 2 - 2):.1f}"
-        if finite[i]
+        f"M{across[i]:.1f} {middle:.1f}V{middle - reach[i]:.1f}"
+        if not math.isnan(error[i])
         else f"M{across[i]:.1f} {top:.1f}V{top + LOWER:.1f}"
-        for i in range(count)
-        if series.wrong[i] and (not finite[i] or error[i])
+        for i in np.flatnonzero(series.wrong & (error != 0))
     ]
     measured = [
         (round(float(np.interp(x, series.x, across)), 1), up(number))
@@ -253,7 +252,7 @@ def _drawn(series: _Series) -> Picture:
             "inf" if np.isposinf(seen).any() else _plain(high),
             "-inf" if np.isneginf(seen).any() else _plain(low),
         ),
-        error_label=_plain(largest),
+        error_label="inf" if np.isinf(error[series.wrong]).any() else _plain(largest),
         caption=series.caption,
     )
 
@@ -277,5 +276,3 @@ def _ranges(wrong: NDArray[np.bool_], step: float) -> tuple[tuple[float, float],
 def _plain(number: float) -> str:
     number += 0.0  # -0 becomes 0.
     return f"{number:.0f}" if number == int(number) and abs(number) < 1e10 else f"{number:.4g}"
-
-

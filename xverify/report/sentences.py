@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import difflib
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
 from xverify.report import summary
-from xverify.report.overview import short_name
+from xverify.report.overview import is_in_house, short_name
 from xverify.report.summary import Answers, Json
 
 NOBODY, CONTRADICTED, FOLLOWED, UNTESTED = "nobody follows", "contradicted", "followed", "not tested"
@@ -78,7 +78,7 @@ class Table:
 
 def tables(report: Json) -> list[Table]:
     """Return the table of each operator."""
-    in_house = {w["name"] for w in report["run"]["workers"] if w.get("in_house", w["name"].startswith("xverify-"))}
+    in_house = {worker["name"] for worker in report["run"]["workers"] if is_in_house(worker)}
     answers = summary.answers(report)
     editions = {edition["id"]: edition for edition in report["editions"]}
     result = []
@@ -89,7 +89,7 @@ def tables(report: Json) -> list[Table]:
     return result
 
 
-def _table(operator: str, editions: Sequence[Json], answers: dict[str, Answers], in_house: set[str]) -> Table:
+def _table(operator: str, editions: Sequence[Json], answers: Mapping[str, Answers], in_house: set[str]) -> Table:
     name = operator.rpartition("/")[2]
     short = {edition["id"]: short_name(edition["id"], name) for edition in editions}
     order = list(short.values())
@@ -97,7 +97,9 @@ def _table(operator: str, editions: Sequence[Json], answers: dict[str, Answers],
     for edition in editions:
         for clause in edition["clauses"]:
             by_name[clause["id"].rpartition("/")[2]].append((short[edition["id"]], clause))
-    departing = {summary.base(who) for edition in editions for c in edition["clauses"] for who, _ in answers[c["id"]].depart}
+    departing = {
+        summary.base(who) for edition in editions for c in edition["clauses"] for who, _ in answers[c["id"]].depart
+    }
     named = [who for edition in editions for c in edition["clauses"] for who in _named(answers[c["id"]])]
     subjects = tuple(who for who in dict.fromkeys(named) if who not in in_house or who in departing)
     sentences = [_sentence(clause_name, rows, answers, subjects, order) for clause_name, rows in by_name.items()]
@@ -111,25 +113,41 @@ def _named(answers: Answers) -> list[str]:
 
 
 def _sentence(
-    name: str, rows: Sequence[tuple[str, Json]], answers: dict[str, Answers], subjects: Sequence[str], order: list[str]
+    name: str,
+    rows: Sequence[tuple[str, Json]],
+    answers: Mapping[str, Answers],
+    subjects: Sequence[str],
+    order: list[str],
 ) -> Sentence:
     newest = rows[-1][1]
     marks = tuple(_marks(rows, answers, subject, order) for subject in subjects)
-    kinds = [{mark.answer for mark in listed} for listed in marks]
-    contradicting = sum("contradicts" in kind for kind in kinds)
+    contradicting = sum(any(mark.answer == "contradicts" for mark in listed) for listed in marks)
     if not any(clause["tested"] for _, clause in rows):
         standing = UNTESTED
     elif not contradicting:
         standing = FOLLOWED
     else:
-        standing = CONTRADICTED if any("follows" in kind for kind in kinds) else NOBODY
+        standing = NOBODY if _nobody_follows(rows, answers, subjects) else CONTRADICTED
     text = str(newest["text"] or newest["note"])
     return Sentence(
         name, newest["id"], standing, text, not newest["text"], _wordings(rows, order), marks, contradicting
     )
 
 
-def _marks(rows: Sequence[tuple[str, Json]], answers: dict[str, Answers], who: str, order: list[str]) -> tuple[Mark, ...]:
+def _nobody_follows(rows: Sequence[tuple[str, Json]], answers: Mapping[str, Answers], subjects: Sequence[str]) -> bool:
+    """True if nobody follows the sentence in the newest edition in which somebody follows or contradicts it."""
+    for _, clause in reversed(rows):
+        answer = answers[clause["id"]]
+        if any(summary.base(who) in subjects for who in answer.follow or ()):
+            return False
+        if any(summary.base(who) in subjects for who, _ in answer.depart):
+            return True
+    return False
+
+
+def _marks(
+    rows: Sequence[tuple[str, Json]], answers: Mapping[str, Answers], who: str, order: list[str]
+) -> tuple[Mark, ...]:
     groups: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
     for edition, clause in rows:
         answer = answers[clause["id"]]
@@ -160,20 +178,27 @@ def ranges(editions: Sequence[str], order: Sequence[str]) -> str:
 
 def _wordings(rows: Sequence[tuple[str, Json]], order: Sequence[str]) -> tuple[Wording, ...]:
     groups = [
-        (words, [edition for edition, _ in listed])
-        for words, listed in groupby(rows, key=lambda row: tuple(str(row[1]["text"]).split()))
+        [(edition, str(clause["text"]).split()) for edition, clause in listed]
+        for _, listed in groupby(rows, key=lambda row: list(map(_plain, str(row[1]["text"]).split())))
     ]
     if len(groups) < 2:
         return ()
-    result, before = [], None
-    for words, editions in groups:
-        result.append(Wording(ranges(editions, order), changed(before, words)))
+    result: list[Wording] = []
+    before = None
+    for listed in groups:
+        words = listed[-1][1]
+        result.append(Wording(ranges([edition for edition, _ in listed], order), changed(before, words)))
         before = words
     return tuple(result)
 
 
+def _plain(word: str) -> str:
+    """A word without quotation marks, whose style changes between editions."""
+    return word.replace("`", "").replace("'", "").replace('"', "")
+
+
 def changed(before: Sequence[str] | None, words: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Compare two wordings word by word.
+    """Compare two wordings word by word. Quotation marks do not count.
 
     Returns:
         Pairs of "same", "ins" or "del" and words.
@@ -181,10 +206,10 @@ def changed(before: Sequence[str] | None, words: Sequence[str]) -> tuple[tuple[s
     if before is None:
         return (("same", " ".join(words)),)
     parts = []
-    matcher = difflib.SequenceMatcher(None, before, words, autojunk=False)
+    matcher = difflib.SequenceMatcher(None, list(map(_plain, before)), list(map(_plain, words)), autojunk=False)
     for kind, old_start, old_end, new_start, new_end in matcher.get_opcodes():
         if kind == "equal":
-            parts.append(("same", " ".join(before[old_start:old_end])))
+            parts.append(("same", " ".join(words[new_start:new_end])))
             continue
         if old_end > old_start:
             parts.append(("del", " ".join(before[old_start:old_end])))

@@ -137,9 +137,7 @@ def _short_editions(report: Json) -> dict[str, tuple[str, list[str], str]]:
     for operator, contracts in summary.operators(report).items():
         name = operator.rpartition("/")[2]
         order = [overview.short_name(contract, name) for contract in contracts]
-        result |= {
-            contract: (operator, order, own) for contract, own in zip(contracts, order, strict=True)
-        }
+        result |= {contract: (operator, order, own) for contract, own in zip(contracts, order, strict=True)}
     return result
 
 
