@@ -25,6 +25,19 @@ from xverify.oracles.protocol import Loaded, Oracle, Path, Setting
 DELEGATE_OFF = "delegate=off"
 REFERENCE = "reference"
 
+RELEASES = (
+    ("2.3.*", "LiteRT 2.3, 2026-10"),
+    ("2.2.*", "LiteRT 2.2, 2026-08"),
+    ("2.1.*", "LiteRT 2.1, 2025-12"),
+    ("2.0.*", "LiteRT 2.0, 2025-09"),
+    ("1.4.*", "LiteRT 1.4, 2025-07"),
+    ("1.3.*", "LiteRT 1.3, 2025-05"),
+    ("1.2.*", "LiteRT 1.2, 2025-03"),
+    ("1.1.*", "LiteRT 1.1, 2025-02"),
+    ("1.0.*", "LiteRT 1.0, 2024-08"),
+)
+"""Minor releases and their months, by the upload of the first wheel to PyPI."""
+
 ORACLES = (
     Oracle(
         name="litert",
@@ -32,10 +45,11 @@ ORACLES = (
         claim="LiteRT's 8-bit quantization specification, which lets implementations deviate in bits: no edition judges it.",
         distribution="ai-edge-litert",
         contracts=("ai.onnx/*",),
-        ships=(),
+        judged_by=(),
         module=__name__,
         paths=(Path("", 1.0), Path(DELEGATE_OFF, 0.2), Path(REFERENCE, 0.2)),
         varies=(Setting("threads", "4", ("4",)),),
+        releases=RELEASES,
     ),
 )
 

@@ -33,6 +33,26 @@ from xverify.oracles.timing import Problem, Solve, Timing, Way
 
 QUANTIZED_TENSOR = "quantized tensor"
 
+RELEASES = (
+    ("2.15.*", "PyTorch 2.15, 2026-10"),
+    ("2.14.*", "PyTorch 2.14, 2026-09"),
+    ("2.13.*", "PyTorch 2.13, 2026-07"),
+    ("2.12.*", "PyTorch 2.12, 2026-05"),
+    ("2.11.*", "PyTorch 2.11, 2026-03"),
+    ("2.10.*", "PyTorch 2.10, 2026-01"),
+    ("2.9.*", "PyTorch 2.9, 2025-10"),
+    ("2.8.*", "PyTorch 2.8, 2025-08"),
+    ("2.7.*", "PyTorch 2.7, 2025-04"),
+    ("2.6.*", "PyTorch 2.6, 2025-01"),
+    ("2.5.*", "PyTorch 2.5, 2024-10"),
+    ("2.4.*", "PyTorch 2.4, 2024-07"),
+    ("2.3.*", "PyTorch 2.3, 2024-04"),
+    ("2.2.*", "PyTorch 2.2, 2024-01"),
+    ("2.1.*", "PyTorch 2.1, 2023-10"),
+    ("2.0.*", "PyTorch 2.0, 2023-03"),
+)
+"""Minor releases and their months, by the upload of the first wheel to PyPI."""
+
 ORACLES = (
     Oracle(
         name="torch",
@@ -41,7 +61,7 @@ ORACLES = (
         timing=Timing("#CC79A7", "P", environment=(("OMP_NUM_THREADS", "{threads}"),)),
         distribution="torch",
         contracts=("ai.onnx/*",),
-        ships=(),
+        judged_by=(),
         module=__name__,
         paths=(Path("", 1.0), Path(QUANTIZED_TENSOR, 1.0)),
         varies=(
@@ -49,6 +69,7 @@ ORACLES = (
             Setting("threads", "4", environment=(("OMP_NUM_THREADS", "4"),)),
             Setting("denormals", "zero", ("denormals=zero",)),
         ),
+        releases=RELEASES,
     ),
 )
 

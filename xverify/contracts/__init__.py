@@ -34,6 +34,9 @@ _CARRIED: Mapping[str, Callable[[str, str, str], bool]] = {
     "onednn": onednn_guide.carried,
 }
 
+_GUIDE = "onednn/*@[0-9]*"
+"""The editions of oneDNN's guide, of all releases. Editions of documents that name no release do not match."""
+
 _BARE = {
     "com.microsoft/DequantizeLinear-1": "com.microsoft/DequantizeLinear-1@installed",
     "onednn/Dequantize-1": "onednn/Dequantize-1@3.5",
@@ -99,6 +102,11 @@ def rivals(identity: str) -> tuple[str, ...]:
     return tuple(b for a, b in _PAIRS if a == identity)
 
 
+def neighbours(identity: str) -> tuple[str, ...]:
+    """The editions of the same operator that an implementation may follow instead of this one."""
+    return tuple(b if a == identity else a for a, b in _PAIRS if identity in (a, b))
+
+
 def carried(identity: str, distribution: str, python: str) -> bool:
     """True if another Python's version of a distribution carries the text of an edition, unchanged.
 
@@ -115,8 +123,8 @@ def carried(identity: str, distribution: str, python: str) -> bool:
 
 
 def shipped(patterns: tuple[str, ...]) -> tuple[str, ...]:
-    """The patterns of editions, with the editions of the installed oneDNN in place of "onednn/*"."""
-    if "onednn/*" not in patterns:
+    """The patterns of editions, with the editions of the installed oneDNN in place of those of all its releases."""
+    if _GUIDE not in patterns:
         return patterns
     try:
         return of_onednn(onednn_release())
@@ -125,9 +133,9 @@ def shipped(patterns: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def of_onednn(release: tuple[int, int] | None) -> tuple[str, ...]:
-    """The editions that judge a release of oneDNN: those of its own guide, and those that name no release.
+    """The editions that judge a release of oneDNN: those of its own guide.
 
-    release: None if the release is not known. Then only documents without a release judge it.
+    release: None if the release is not known. Then no edition judges it.
     """
     return tuple(identity for identity in matching("onednn/*") if onednn_guide.judges(identity, release))
 
@@ -143,6 +151,7 @@ __all__ = [
     "get",
     "ids",
     "matching",
+    "neighbours",
     "newest",
     "of_onednn",
     "rivals",

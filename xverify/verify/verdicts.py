@@ -414,13 +414,14 @@ def disagrees(
         return None
     if "unsupported" in (outcome.kind, other.kind) or (outcome.refused and other.refused):
         return None
+    another = "another of its paths" if subject == reference else reference
     if outcome.refused or other.refused:
-        words = f"refuses what {reference} computes" if outcome.refused else f"computes what {reference} refuses"
+        words = f"refuses what {another} computes" if outcome.refused else f"computes what {another} refuses"
         detail = detail_of("refuses" if outcome.refused else "computes", reference)
     elif _same_values(outcome, other) or all(_follows(judged, each, recipes) for each in (outcome, other)):
         return None
     else:
-        words, detail = f"gives other values than {reference}", detail_of("other-values", reference)
+        words, detail = f"gives other values than {another}", detail_of("other-values", reference)
     clause = judged.judgement.clauses[0]
     key = Key(subject, judged.contract.id, Verdict.AMBIGUITY, clause, detail)
     summary = f"the clause {clause_text(judged, clause)!r} leaves the call open, and {subject} {words}"
@@ -459,6 +460,25 @@ def nondeterministic(judged: Judged, subject: str, first: Outcome, second: Outco
     once = first.tensor is None or second.tensor is None
     what = "answers a call once and not another time" if once else "answers the same call twice with different bits"
     return Discrepancy(key, f"{subject} {what}", values=judged.call.values)
+
+
+def not_followed(judged: Judged, subject: str, outcome: Outcome) -> Discrepancy | None:
+    """The discrepancy of an allowed call that differs from an edition which does not judge the implementation.
+
+    All such calls have one key, so that they are one finding. Refusals are no values, so they count as gaps.
+    """
+    comparison = compared(judged, outcome)
+    odd = unreadable(judged, subject, outcome) if judged.cell is not None else None
+    odd = odd or shape_or_type(judged, subject, outcome)
+    if odd is None and (comparison is None or not comparison.wrong_values):
+        return None
+    contract = judged.contract
+    clause = f"{contract.id}/formula"
+    clause = clause if clause in contract.clauses else next(iter(contract.clauses))
+    key = Key(subject, contract.id, Verdict.NOT_FOLLOWED, clause, "")
+    words = f"does not follow {contract.id}, which it does not claim to implement"
+    values, max_ulp = (judged.call.values, -1) if comparison is None else (comparison.wrong_values, comparison.max_ulp)
+    return Discrepancy(key, f"{subject} {words}", values=values, max_ulp=max_ulp, words=words)
 
 
 def _formula(judged: Judged) -> str:
