@@ -92,7 +92,7 @@ def grouped(findings: Sequence[Json], about: Context) -> dict[CauseKey, list[Jso
     """
     groups: dict[CauseKey, list[Json]] = defaultdict(list)
     explained: dict[tuple[str, str, str], CauseKey] = {}
-    listed = [(finding, list(keys_of(finding, _sentence(finding, about)))) for finding in findings]
+    listed = [(finding, list(keys_of(finding, _sentence(finding, about)))) for finding in sorted(findings, key=_order)]
     for finding, keys in listed:
         for key in keys:
             if key.kind == VALUES and key.mistake != UNEXPLAINED and region_in(finding):
@@ -119,11 +119,11 @@ def _with_texts(groups: Mapping[CauseKey, list[Json]], about: Context) -> dict[C
     The implementations must be of two families at least, and none may follow the sentence.
     """
     followers: dict[tuple[str, str], set[str]] = defaultdict(set)
-    for clause in about.clauses.values():
+    for identity_of_clause, clause in about.clauses.items():
         sentence = same_words(clause["text"])
         asked = {entry["subject"] for entry in clause.get("depart", ())} | set(clause.get("follow", ()))
         others = {about.families.get(name, name) for name in asked - about.in_house}
-        followers[operator_of(clause["id"].rpartition("/")[0]), sentence] |= others
+        followers[operator_of(identity_of_clause.rpartition("/")[0]), sentence] |= others
     departing: dict[tuple[str, str, str, str], set[str]] = defaultdict(set)
     for key, group in groups.items():
         for finding in group if key.kind == VALUES and key.mistake != UNEXPLAINED else ():
