@@ -164,7 +164,7 @@ def cli_select():
         ("{", "is not JSON"),
         ("[]", "not a report"),
         ("{}", "schema"),
-        ('{"schema": "xverify.report/2"}', "xverify.report/2"),
+        ('{"schema": "xverify.report/3"}', "xverify.report/3"),
         ('{"schema": "xverify.report/2"}', "damaged"),
         ("\x80", "is not JSON"),
         ("[" * 100_000, "is not JSON"),

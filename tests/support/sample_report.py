@@ -225,6 +225,12 @@ def findings() -> list[dict[str, Any]]:
                                         "the implementation's result", "digest": "", "file": ""}}, "legal": []}),
         finding("memory", "xverify-numpy", ONNX, "formula", "xverify-numpy writes to its inputs",
                 {"call": small_call(), "got": {**plain, "notes": ["input-written"]}, "legal": []}),
+        finding("not-followed", "xverify-numpy", DIVIDE, "formula",
+                f"xverify-numpy does not follow {DIVIDE} (900 of 1 204 values differ); it follows {ONEDNN}",
+                {"call": {**small_call(), "contract": DIVIDE}, "got": gave("float32", [1], ["6.0"], ["0x40c00000"]),
+                 "legal": [wrong([0], ("6.0", "0x40c00000"), ("1.5", "0x3fc00000", ["exact", "float32"]))]},
+                cells=[cell_key(DIVIDE)], values=900,
+                followed=[{"subject": "xverify-numpy", "contract": DIVIDE, "values": 304, "of": 1_204}]),
         finding("changed", "onnxruntime", ONNX, "formula", "fixed in onnxruntime 1.27.0: 1.17.0 subtracts in int32 with "
                 "wrap-around, which contradicts 'formula'", {"call": small_call(), "got": plain, "legal": []}, max_ulp=0,
                 reference="onnxruntime==1.17.0", readings=["wraps-int32"],

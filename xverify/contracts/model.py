@@ -80,6 +80,8 @@ class Domain:
     """The axis of a call without the attribute axis. None: such a call is per tensor."""
     modes: tuple[str, ...] = ()
     """The admitted values of TensorFlow's attribute mode."""
+    ranks: tuple[int, ...] = ()
+    """The admitted ranks of x; empty if the edition limits none."""
 
     def zero_points_for(self, x_dtype: str) -> tuple[str, ...]:
         """The dtypes that a zero point may have beside an x of that dtype."""

@@ -209,21 +209,13 @@ def _by_a_factor(finding: Json) -> bool:
 
 
 def _rank(key: CauseKey, group: Sequence[Json]) -> tuple[Any, ...]:
-    """The place of a cause: its severity, new before known, default paths and common types first, then its cells."""
+    """The place of a cause: new before known, then its severity, its verdict, default paths, common types, many cells."""
     first = group[0]
     is_special = bool(first["subject"]["options"]) or _is_in_graph(first)
     types = common_first(first["x_dtype"]), common_first(first["scale_dtype"])
     cells = sum(len(finding["cells"]) for finding in group)
-    known = key.standing.startswith("known")
-    return (
-        known,
-        severity(key, group).rank,
-        key.kind not in ("crash", "hang"),
-        is_special,
-        *types,
-        -cells,
-        identity(key),
-    )
+    known, verdict = key.standing.startswith("known"), Verdict(first["verdict"]).severity
+    return (known, severity(key, group).rank, verdict, is_special, *types, -cells, identity(key))
 
 
 def _is_in_graph(finding: Json) -> bool:
