@@ -141,7 +141,7 @@ class Oracle:
     """Names of clauses that its interface cannot violate. It gets no calls that violate them."""
 
     surrounded: Tuple[Path, ...] = ()
-    """Its paths for calls in surroundings (`Call.around`), the least optimised first, each with its share.
+    """Its paths for calls in surroundings (`Call.around`), each with its share: the least optimised first, the default one last.
 
     Without paths it gets no such calls.
     """
@@ -169,6 +169,19 @@ class Oracle:
 
     setting: Optional[Setting] = None
     """The setting of a variant."""
+
+    family: str = ""
+    """The implementation whose kernels it runs, "" for its own. One fix of these kernels changes all front ends."""
+
+    @property
+    def kernels(self) -> str:
+        """The implementation whose kernels it runs, without a version."""
+        return self.family or (self.variant_of or self.name).partition("==")[0].partition("@")[0]
+
+    @property
+    def in_house(self) -> bool:
+        """True for code of xverify itself, which says nothing about how others read a text."""
+        return self.distribution == "xverify"
 
 
 def version_of(distribution: str) -> Optional[str]:

@@ -51,6 +51,7 @@ XLA_ISAS = ("SSE4_2", "AVX2", "AVX512")
 ORACLES = (
     Oracle(
         name="tensorflow-function",
+        family="tensorflow",
         title="TensorFlow (tf.function)",
         claim=CLAIM,
         distribution="tensorflow-cpu",

@@ -196,6 +196,9 @@ def test_documents_that_contradict_each_other_or_themselves_are_findings(tmp_pat
     within = [f["summary"] for f in conflicts if f is not between]
     assert sum("example" in summary for summary in within) == 2
     assert sum("-64" in summary and "-127" in summary for summary in within) == 1
+    examples = [f for f in conflicts if "example" in f["summary"]]
+    with asking(tmp_path) as ask:
+        assert [replay_finding(finding_from_report(f, tmp_path), ask).state for f in examples] == ["STILL"] * 2
 
 
 @pytest.mark.parametrize(

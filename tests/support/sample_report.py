@@ -8,6 +8,8 @@ from typing import Any
 
 from sample_editions import DIVIDE, ONEDNN, ONNX, TENSORFLOW, plain_editions
 
+from xverify.report.schema import upgraded
+
 VERSIONS = {
     "onnxruntime": "1.27.0",
     "onnx-reference": "1.23.2",
@@ -320,7 +322,7 @@ def workers() -> list[dict[str, Any]]:
 def sample_report() -> dict[str, Any]:
     """Return a fresh report that a test may change."""
     report = {
-        "schema": "xverify.report/1",
+        "schema": "xverify.report/1",  # `upgraded` adds the causes
         "run": {
             "id": "20260803-141502-7f3a",
             "command": "xverify sweep --budget 60s --seed 0",
@@ -355,7 +357,7 @@ def sample_report() -> dict[str, Any]:
         },
         "findings": findings(),
     }  # fmt: skip
-    return copy.deepcopy(report)
+    return dict(upgraded(copy.deepcopy(report)))
 
 
 HOSTILE = (
@@ -366,7 +368,7 @@ HOSTILE = (
 
 def hostile_report() -> dict[str, Any]:
     """Return the sample with hostile text added to every free string, ids and names included."""
-    kept = {"schema", "verdict", "role", "kind", "status", "shrunk", "hex", "dtype", "layout"}
+    kept = {"schema", "verdict", "role", "kind", "severity", "status", "shrunk", "hex", "dtype", "layout"}
 
     def soil(value: Any, name: str = "") -> Any:
         if isinstance(value, str) and name not in kept:

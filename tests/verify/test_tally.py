@@ -124,7 +124,7 @@ def test_flushed_values_are_reported_for_judged_implementations_only() -> None:
     first, second = asked([1, 2, 3], 0, 2.0**-149), asked([1, 2], 1, 2.0**-149)
     tally = Tally()
     for judged, outcome in (
-        (first, numbers(0.0, 0.0, 0.0)), (second, by(second)), (second, numbers(-0.0, 2.0**-148))
+        (first, numbers(0.0, 0.0, 0.0)), (second, by(second)), (second, numbers(0.0, 2.0**-148))
     ):  # fmt: skip
         assert tally.observe(judged, ONE, outcome, True) == []
     row = tally.cells[ONE, first.cell]

@@ -95,6 +95,7 @@ def sweep(
     from xverify.engine.sweep import new_run_id, run_directory
     from xverify.engine.sweep import sweep as run_sweep
     from xverify.oracles.releases import remark_on_age
+    from xverify.report import summary
     from xverify.report.console import ConsoleProgress, print_summary
 
     failing, varied = _verdicts(fail_on), varying.dimensions(vary)
@@ -109,7 +110,7 @@ def sweep(
         if path is not None:
             select.writable_file(path)
     directory = run_directory(select.writable(runs or select.RUNS), new_run_id())
-    for sentence in (*left_out, *not_varied, *unread):
+    for sentence in summary.left_out((*left_out, *not_varied, *unread)):
         click.echo(f"xverify: {sentence}", err=True)
     command = shlex.join(["xverify", *sys.argv[1:]])
     console = console_of_output()
@@ -133,8 +134,7 @@ def sweep(
     for kind, path in outputs.items():
         if path is not None:
             path.write_text(reports.render(report, kind), encoding="utf-8")
-    print_summary(report, console)
-    console.print(f"report: {directory / 'report.html'}", soft_wrap=True)
+    print_summary(report, console, directory / "report.html")
     if not report["run"]["complete"]:
         click.echo("xverify: interrupted; the report covers the calls made so far", err=True)
         return UNABLE

@@ -7,7 +7,17 @@ from fnmatch import fnmatchcase
 from functools import cache, partial
 from pathlib import Path
 
-from xverify.contracts import external, microsoft, onednn, onednn_dequantize, onednn_guide, onnx, tensorflow
+from xverify.contracts import (
+    external,
+    litert,
+    microsoft,
+    onednn,
+    onednn_dequantize,
+    onednn_guide,
+    onnx,
+    pytorch,
+    tensorflow,
+)
 from xverify.contracts.documents import onednn_release
 from xverify.contracts.external import blamed_file
 from xverify.contracts.model import Contract
@@ -25,6 +35,8 @@ _BUILDERS: Mapping[str, Callable[[], Contract]] = {
     "onednn/DynamicDequantize-1@3.7": partial(onednn.contract, "3.7"),
     "tensorflow/Dequantize@seed": tensorflow.seed_contract,
     "tensorflow/Dequantize@installed": tensorflow.installed_contract,
+    "litert/Dequantize@spec": litert.contract,
+    **{pytorch.edition(operator): partial(pytorch.contract, operator) for operator in pytorch.OPERATORS},
 }
 
 _CARRIED: Mapping[str, Callable[[str, str, str], bool]] = {
@@ -32,6 +44,8 @@ _CARRIED: Mapping[str, Callable[[str, str, str], bool]] = {
     "com.microsoft": microsoft.carried,
     "tensorflow": tensorflow.carried,
     "onednn": onednn_guide.carried,
+    "litert": litert.carried,
+    "pytorch": pytorch.carried,
 }
 
 _GUIDE = "onednn/*@[0-9]*"
@@ -42,6 +56,8 @@ _BARE = {
     "onednn/Dequantize-1": "onednn/Dequantize-1@3.5",
     "onednn/DynamicDequantize-1": "onednn/DynamicDequantize-1@multiply",
     "tensorflow/Dequantize": "tensorflow/Dequantize@installed",
+    "litert/Dequantize": "litert/Dequantize@spec",
+    **{f"pytorch/{operator}": pytorch.edition(operator) for operator in pytorch.OPERATORS},
 }
 """The edition that an id without one stands for."""
 
@@ -123,7 +139,9 @@ def carried(identity: str, distribution: str, python: str) -> bool:
 
 
 def shipped(patterns: tuple[str, ...]) -> tuple[str, ...]:
-    """The patterns of editions, with the editions of the installed oneDNN in place of those of all its releases."""
+    """The patterns of editions, with those of the installed release in place of "pytorch/*" and of oneDNN's guide."""
+    if "pytorch/*" in patterns:
+        return pytorch.judging_installed()
     if _GUIDE not in patterns:
         return patterns
     try:

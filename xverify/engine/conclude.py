@@ -10,6 +10,7 @@ import numpy as np
 
 from xverify.contracts.model import Contract
 from xverify.core.call import Outcome
+from xverify.engine.departing import settle_departures
 from xverify.engine.open_calls import conclude_open_calls
 from xverify.engine.record import record
 from xverify.engine.state import RunState
@@ -46,6 +47,7 @@ def conclude(state: RunState) -> None:
         finding, samples = state.findings.of(key, standing), _chosen(groups)
         if finding is not None and any(sample.wrong.any() for sample in samples):
             finding.region = region(samples)
+    settle_departures(state)
 
 
 def _violations(state: RunState) -> None:

@@ -391,20 +391,20 @@ def report_file(run: str | None, runs: Path = RUNS) -> Path:
     raise UsageError(f"{run!r} is neither a report, nor a run's directory, nor the id of a run under {runs}")
 
 
-_FINDING_ID = re.compile(rb'"id":\s*"([a-z-]+-[0-9a-f]{10}(?:-known-[^"]*)?)"')
-"""The id of a finding in a report.json."""
+_FINDING_ID = re.compile(rb'"id":\s*"([a-z-]+-[0-9a-f]{10}(?:-(?:known|expired|changed)-[^"]*)?)"')
+"""The id of a cause or finding in a report.json."""
 
 
 def report_with(finding: str, run: str | None, runs: Path = RUNS) -> Path:
-    """The report that holds a finding: of the named run, or of the newest run that has it.
+    """The report that holds a cause or a finding: of the named run, or of the newest run that has it.
 
     Args:
-        finding: The id of the finding.
+        finding: The id.
         run: The run as a user names it; None for any.
         runs: The folder of runs.
 
     Raises:
-        UsageError: There is no such run, or no report holds the finding.
+        UsageError: There is no such run, or no report holds that id.
     """
     paths = [report_file(run, runs)] if run is not None else _newest_first(runs)
     all_ids: dict[str, None] = {}
@@ -415,7 +415,7 @@ def report_with(finding: str, run: str | None, runs: Path = RUNS) -> Path:
             return path
         all_ids.update(dict.fromkeys(sorted(ids)))
     where = f"{paths[0]} has no" if run is not None else f"none of the runs under {runs} ({len(paths)}) has a"
-    raise UsageError(f"{where} finding {finding!r}{nearest(finding, all_ids)}")
+    raise UsageError(f"{where} cause or finding {finding!r}{nearest(finding, all_ids)}")
 
 
 def _newest_first(runs: Path) -> list[Path]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from xverify.core.codec import MOST_BYTES, read_json
 from xverify.core.errors import DamagedFileError
-from xverify.report.schema import SCHEMA, check
+from xverify.report.schema import SCHEMA, check, upgraded
 
 __all__ = ["SCHEMA", "check", "format_names", "issue_body", "load", "render", "write_files"]
 
@@ -28,8 +28,9 @@ def load(path: Path, limit: int = MOST_BYTES) -> dict[str, Any]:
     Raises:
         DamagedFileError: The file cannot be read, is too large, or is not a report. It is a ValueError.
     """
-    report = read_json(path, limit)
+    data = read_json(path, limit)
     try:
+        report = upgraded(data)
         check(report)
     except ValueError as error:
         raise DamagedFileError(f"{path}: {error}") from None

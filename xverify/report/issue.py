@@ -6,14 +6,13 @@ text, the allowed results and why they are allowed, the actual results, and how 
 
 from __future__ import annotations
 
-import difflib
 import re
 from dataclasses import dataclass
 
-from xverify.core.errors import UsageError
 from xverify.core.machine import MISSING
 from xverify.oracles import all_oracles
 from xverify.report import summary
+from xverify.report.causes import findings_of
 from xverify.report.formats.markdown import code, row, text
 from xverify.report.script import environment, oracle_of, script_for
 from xverify.report.short_script import short_script
@@ -34,15 +33,12 @@ def render(report: Json, identity: str) -> str:
 
     Args:
         report: The report that holds the finding.
-        identity: Id of the finding.
+        identity: Id of a cause or a finding.
 
     Raises:
-        UsageError: The report has no finding with that id. The message names the nearest ids.
+        UsageError: The report has no cause or finding with that id. The message names the nearest ids.
     """
-    by_id = {finding["id"]: finding for finding in report["findings"]}
-    if identity not in by_id:
-        raise UsageError(f"the report of run {report['run']['id']} has no finding {identity!r}{_near(identity, by_id)}")
-    finding = by_id[identity]
+    finding = findings_of(report, identity)[0]
     case = Case(report, finding, summary.clauses(report).get(finding["clause"]))
     parts = [
         [f"# {text(title(case))}", "", text(_capital(lead(case))), ""],
@@ -56,11 +52,6 @@ def render(report: Json, identity: str) -> str:
         _versions(case),
     ]
     return "\n".join(line for part in parts for line in part).rstrip("\n") + "\n"
-
-
-def _near(identity: str, findings: dict[str, Json]) -> str:
-    near = difflib.get_close_matches(identity, findings, 3, 0.4)
-    return f"; the nearest are {', '.join(near)}" if near else f"; it has {summary.plural(len(findings), 'finding')}"
 
 
 def _capital(sentence: str) -> str:

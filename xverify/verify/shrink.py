@@ -117,7 +117,7 @@ def _discrepancies(
         discrepancies.append(changes.reproduced(finding, judged, outcome, ask_reference(judged.call)))
     comparison = verdicts.compared(judged, outcome)
     if comparison is not None:
-        discrepancies.append(verdicts.flushed(judged, label, comparison))
+        discrepancies.append(verdicts.flushed(judged, label, outcome, comparison))
         if verdict == Verdict.VIOLATION:
             recipes = [named(judged.contract, name) for name in finding.readings]
             elsewhere = judged.contract.readings(judged.call)[0] if len(recipes) > 1 else None
