@@ -186,6 +186,8 @@ def second_structures(contract: Contract) -> Iterator[Structure]:
         if structure.granularity == "per_tensor":
             continue
         shape, is_blocked = SECOND_SHAPES[structure.granularity], structure.granularity == "blocked"
+        if not fits(contract, structure.granularity, shape):
+            continue
         yield replace(
             structure, shape=shape, axis=len(shape) - 1 if is_blocked else structure.axis,
             block_size=(4, 16, 32)[n % 3] if is_blocked else 0,
@@ -230,9 +232,10 @@ def block_structures(contract: Contract) -> Iterator[Structure]:
         if not fits(contract, "blocked", shape):
             shape = (3, extent)
         scale, out = pick(pairs)
+        last = (len(shape) - 1, -1) if "axis" in domain.attributes else (None,)
         yield Linear(
-            x_dtype, scale, "blocked", shape, pick(zero_point_choices(domain, x_dtype)), out,
-            pick((len(shape) - 1, -1)), block_size, pick(("C", *LAYOUTS)), pick(("drawn", "table")), "random", 4000 + n,
+            x_dtype, scale, "blocked", shape, pick(zero_point_choices(domain, x_dtype)), out, pick(last), block_size,
+            pick(("C", *LAYOUTS)), pick(("drawn", "table")), "random", 4000 + n,
             pick(("C", *LAYOUTS)),
         )  # fmt: skip
 
@@ -356,7 +359,8 @@ def exponent_structures(contract: Contract) -> Iterator[Structure]:
                 shape = (1, exponents * codes)
             yield Linear(
                 x_dtype, scale, granularity, shape, zero_point, out,
-                0 if shape[0] == exponents else 1, codes if granularity == "blocked" else 0,
+                None if "axis" not in domain.attributes else 0 if shape[0] == exponents else 1,
+                codes if granularity == "blocked" else 0,
                 scale_recipe=EVERY_EXPONENT, seed=8000 + n,
             )  # fmt: skip
 

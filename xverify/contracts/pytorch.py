@@ -44,9 +44,7 @@ _FORMULA = (
     r"\text{output} = ( min( \text{quant\_max}, max( \text{quant\_min}, \text{std::nearby\_int}(\text{input} / \text{scale}) + "
     r"\text{zero\_point} ) ) - \text{zero\_point} ) \times \text{scale}"
 )
-_FORMULA_NOTE = (
-    "the docstring of torch.fake_quantize_per_tensor_affine, which quantizes and dequantizes; no other docstring writes the formula"
-)
+_FORMULA_NOTE = "the docstring of torch.fake_quantize_per_tensor_affine, which quantizes and dequantizes; no other docstring writes the formula"
 _DTYPES = (
     "_INTEGER_DTYPES = [torch.uint8, torch.int8, torch.uint16, torch.int16, torch.int32] ... "
     "_FLOAT_DTYPES = [torch.float8_e5m2, torch.float8_e4m3fn]"
@@ -58,7 +56,9 @@ _TO_FLOAT = (
 )
 _MAPS_TO_ZERO = "zero_point (int or Tensor): offset in integer value that maps to float zero"
 _SCALES = "scales (torch.Tensor): a list of scale quantization parameter for affine quantization, one per channel"
-_ZERO_POINTS = "zero_points (torch.Tensor): a list of zero_point quantization parameter for affine quantization, one per channel"
+_ZERO_POINTS = (
+    "zero_points (torch.Tensor): a list of zero_point quantization parameter for affine quantization, one per channel"
+)
 _PER_TENSOR_SCHEMA = (
     "dequantize_per_tensor(Tensor input, float scale, int zero_point, int quant_min, int quant_max, ScalarType dtype, *, "
     "ScalarType? out_dtype=None) -> Tensor"
@@ -312,16 +312,17 @@ def _value_clause(operator: str, call: Call, reading: str | None) -> str:
 
 def _text_checks(operator: str) -> tuple[TextCheck, ...]:
     """Sentences of a docstring that do not fit its operator."""
+    result = "the text says that the result is a float32 Tensor, and that out_dtype is its type"
     checks = {
-        PER_TENSOR: ("output-dtype", "float32-result", "the text says that the result is a float32 Tensor, and that out_dtype is its type"),
-        PER_CHANNEL: ("output-dtype", "float32-result", "the text says that the result is a float32 Tensor, and that out_dtype is its type"),
+        PER_TENSOR: ("output-dtype", "float32-result", result),
+        PER_CHANNEL: ("output-dtype", "float32-result", result),
         GROUP: (
             "block-shape",
             "ceil-of-two",
-            "the text gives the number of scales as (M * ceil(N, group_size),): ceil has one argument; M * ceil(N / group_size) seems "
-            "to be meant",
+            "the text gives the number of scales as (M * ceil(N, group_size),): ceil has one argument, so that "
+            "M * ceil(N / group_size) seems to be meant",
         ),
-    }  # fmt: skip
+    }
     if operator not in checks:
         return ()
     clause, name, summary = checks[operator]

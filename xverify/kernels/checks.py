@@ -125,7 +125,9 @@ def named_dtype(rules: Edition, out_dtype: DTypeLike) -> np.dtype[Any]:
     try:
         dtype = np.dtype(getattr(ml_dtypes, out_dtype, out_dtype) if isinstance(out_dtype, str) else out_dtype)
     except TypeError:
-        rules.refuse(TypeError, rules.first("output-dtype", "output-type"), "out_dtype", repr(out_dtype), " or ".join(admitted))
+        rules.refuse(
+            TypeError, rules.first("output-dtype", "output-type"), "out_dtype", repr(out_dtype), " or ".join(admitted)
+        )
     rules.require_dtype(rules.first("output-dtype", "output-type"), "the output", dtype, admitted)
     return dtype
 

@@ -43,7 +43,9 @@ class Edition:
         """Raise TypeError if an attribute is not None and the edition lacks it."""
         if value is not None and name not in self.domain.attributes:
             listed = ", ".join(self.domain.attributes) or "no attribute"
-            self.refuse(TypeError, self.first("arguments", "attributes"), f"the attribute {name}", repr(value), f"only {listed}")
+            self.refuse(
+                TypeError, self.first("arguments", "attributes"), f"the attribute {name}", repr(value), f"only {listed}"
+            )
 
     def integer(self, clause: str, name: str, value: object) -> int:
         """The attribute's value as an int; TypeError if it is not an integer."""
