@@ -149,6 +149,16 @@ def fits(contract: Contract, granularity: str, shape: tuple[int, ...]) -> bool:
     return not (len(shape) == 1 and contract.id == "ai.onnx/DequantizeLinear-19")
 
 
+def shapes_of(domain: Domain) -> tuple[tuple[int, ...], ...]:
+    """The shapes of the walk. Other ranks become the largest that the edition admits: first axes are merged, or added."""
+    if not domain.ranks:
+        return SHAPES
+    rank = max(domain.ranks)
+    folded = ((*(1,) * (rank - len(shape)), *shape) for shape in SHAPES if len(shape) <= rank)
+    merged = ((math.prod(s[: len(s) - rank + 1]), *s[len(s) - rank + 1 :]) for s in SHAPES if len(s) > rank)
+    return tuple(dict.fromkeys((*folded, *merged)))
+
+
 def cell_structures(contract: Contract) -> Iterator[Structure]:
     """One structure for each cell."""
     domain = contract.domain
@@ -275,7 +285,7 @@ def shape_structures(contract: Contract) -> Iterator[Structure]:
             _, _, narrow, out = pick([c for c in choices if c[:2] == (dtype, mode)])
             yield Range(dtype, mode, shape, narrow, out, pick(LAYOUTS), pick(RANGE_RECIPES), 1000 + n)
         return
-    for shape, granularity, x_dtype in product(SHAPES, domain.granularities, domain.x_dtypes):
+    for shape, granularity, x_dtype in product(shapes_of(domain), domain.granularities, domain.x_dtypes):
         if not fits(contract, granularity, shape):
             continue
         n = next(turn)
