@@ -44,7 +44,10 @@ _FORMULA = (
     r"\text{output} = ( min( \text{quant\_max}, max( \text{quant\_min}, \text{std::nearby\_int}(\text{input} / \text{scale}) + "
     r"\text{zero\_point} ) ) - \text{zero\_point} ) \times \text{scale}"
 )
-_FORMULA_NOTE = "the docstring of torch.fake_quantize_per_tensor_affine, which quantizes and dequantizes; no other docstring writes the formula"
+_FORMULA_NOTE = (
+    "the docstring of torch.fake_quantize_per_tensor_affine, which quantizes and dequantizes; the docstrings of the "
+    "operators write no formula"
+)
 _DTYPES = (
     "_INTEGER_DTYPES = [torch.uint8, torch.int8, torch.uint16, torch.int16, torch.int32] ... "
     "_FLOAT_DTYPES = [torch.float8_e5m2, torch.float8_e4m3fn]"
@@ -75,8 +78,8 @@ _OUT_DTYPE = "out_dtype (torch.dtype?): optional dtype for output Tensor ... deq
 
 _SILENT = {
     "intermediate": (
-        "no sentence says in which type the difference and the product are computed, or how often they are rounded: exact ones are "
-        "admitted, and those of float32 or of the output type, whether or not x, the zero point and the scale are cast first"
+        "no sentence says in which type the difference and the product are computed, or how often they are rounded: exact ones "
+        "are admitted, and those of float32 or of the output type, whether or not x, the zero point and the scale are cast first"
     ),
     "output-shape": "no sentence says that the output has the shape of the input",
     "subnormal": "no sentence mentions subnormal results: whether they are kept or flushed to zero is open",
@@ -104,8 +107,8 @@ _CLAUSES: Mapping[str, Mapping[str, tuple[str, str]]] = {
     PER_CHANNEL: {
         "formula": (_FORMULA, _FORMULA_NOTE),
         "affine": (
-            "Affine per channel dequantization for the Tensor using the same quantization parameters for each channel/axis to map "
-            "from quantized values to floating point values",
+            "Affine per channel dequantization for the Tensor using the same quantization parameters for each channel/axis to "
+            "map from quantized values to floating point values",
             "the formula of this map is the clause formula",
         ),
         "x-type": (_DTYPES, _DTYPES_NOTE),
@@ -130,8 +133,8 @@ _CLAUSES: Mapping[str, Mapping[str, tuple[str, str]]] = {
         ),
         "scale-type": ("scales (float32 torch.Tensor): quantization parameter for per channel group affine quantization", ""),
         "rank": (
-            "Groupwise dequantization within each channel for ... 2-d Tensor ... for each row of a 2-d Tensor (M, N), we calculate "
-            "scales/zero_points for each `group_size` elements",
+            "Groupwise dequantization within each channel for ... 2-d Tensor ... for each row of a 2-d Tensor (M, N), we "
+            "calculate scales/zero_points for each `group_size` elements",
             "",
         ),
         "block-size": (_GROUP_SCHEMA, "the argument group_size has no default value, and counts elements"),
@@ -153,7 +156,8 @@ _CLAUSES: Mapping[str, Mapping[str, tuple[str, str]]] = {
             "the docstrings of torch.quantize_per_tensor and torch.quantize_per_channel, which make quantized tensors",
         ),
         "scale-dtype": (
-            "scale (float or Tensor): scale to apply in quantization formula ... scales (Tensor): float 1D tensor of scales to use",
+            "scale (float or Tensor): scale to apply in quantization formula ... scales (Tensor): float 1D tensor of "
+            "scales to use",
             "the text names no width: scales of float32 are judged, others are left open",
         ),
         "zero-point-required": (_MAPS_TO_ZERO, "a quantized tensor always has a zero point"),
@@ -312,16 +316,17 @@ def _value_clause(operator: str, call: Call, reading: str | None) -> str:
 
 def _text_checks(operator: str) -> tuple[TextCheck, ...]:
     """Sentences of a docstring that do not fit its operator."""
+    result = "the text says that the result is a float32 Tensor, and that out_dtype is its type"
     checks = {
-        PER_TENSOR: ("output-dtype", "float32-result", "the text says that the result is a float32 Tensor, and that out_dtype is its type"),
-        PER_CHANNEL: ("output-dtype", "float32-result", "the text says that the result is a float32 Tensor, and that out_dtype is its type"),
+        PER_TENSOR: ("output-dtype", "float32-result", result),
+        PER_CHANNEL: ("output-dtype", "float32-result", result),
         GROUP: (
             "block-shape",
             "ceil-of-two",
-            "the text gives the number of scales as (M * ceil(N, group_size),): ceil has one argument; M * ceil(N / group_size) seems "
-            "to be meant",
+            "the text gives the number of scales as (M * ceil(N, group_size),): ceil has one argument, so that "
+            "M * ceil(N / group_size) seems to be meant",
         ),
-    }  # fmt: skip
+    }
     if operator not in checks:
         return ()
     clause, name, summary = checks[operator]
