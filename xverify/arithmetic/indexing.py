@@ -19,7 +19,7 @@ import numpy as np
 from xverify.arithmetic.gathers import GATHERS, Gather, Index, placement_of
 from xverify.arithmetic.reading import Codes, Operands
 from xverify.arithmetic.requantize import requantized
-from xverify.core.call import BITS, Call
+from xverify.core.call import BITS, Call, code_dtype
 from xverify.core.dtypes import FLOATS, QUANTIZED, values
 
 Reread = tuple[str, Codes]
@@ -172,6 +172,14 @@ def _retyped(dtype: str, other: str, call: Call, right: Operands, role: str) -> 
     return (other, right.codes[role]) if right.dtypes[role] == dtype else None
 
 
+def _magnitude(call: Call, right: Operands, role: str) -> Reread | None:
+    """The parameter without its sign, where it has a float type with a sign."""
+    dtype = right.dtypes[role]
+    if dtype not in FLOATS or 0 in right.shape:
+        return None
+    return dtype, right.codes[role] & code_dtype(dtype).type((1 << (BITS[dtype] - 1)) - 1)
+
+
 def _swapped(call: Call, right: Operands, role: str) -> Reread | None:
     """The other parameter, where both have a float type."""
     other = "zero_point" if role == "scale" else "scale"
@@ -294,6 +302,7 @@ def _rows() -> Iterator[tuple[str, str, tuple[str, ...], Read]]:
         roles = _DATA if dtype in QUANTIZED else _PARAMETERS
         yield f"{dtype}-as-{other}", f"reads {dtype} as {other}", roles, partial(_retyped, dtype, other)
     yield "parameters-swapped", "takes the scale and the zero point for each other", _PARAMETERS, _swapped
+    yield "magnitude", "takes the magnitude of the scale", ("scale",), _magnitude
     for name, words, bits, padding, source in _PACKED:
         yield name, words, _DATA, partial(_moved, source, bits, padding)
     memory_order = "takes the parameters by the place of x in memory"

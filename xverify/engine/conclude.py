@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from xverify.engine.departing import settle_departures
 from xverify.contracts.model import Contract
 from xverify.core.call import Outcome
+from xverify.engine.departing import settle_departures
 from xverify.engine.open_calls import conclude_open_calls
 from xverify.engine.record import record
 from xverify.engine.state import RunState
