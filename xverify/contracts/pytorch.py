@@ -17,15 +17,26 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
+from typing import Any
 
 from xverify.arithmetic.linear_operands import ceil_div, linear_operands, normal_axis
 from xverify.arithmetic.reading import Operands, Reading
 from xverify.arithmetic.readings import EXACT, FLOAT32, OUTPUT, Stepwise
 from xverify.contracts.documents import quotes, torch_text
-from xverify.contracts.model import Cell, Clause, Contract, Domain, Granularity, Judgement, TextCheck, judged
+from xverify.contracts.model import (
+    Cell,
+    Clause,
+    Contract,
+    Domain,
+    Granularity,
+    Judgement,
+    OfficialCase,
+    TextCheck,
+    judged,
+)
 from xverify.core.call import Call
-from xverify.core.dtypes import INTEGERS
+from xverify.core.dtypes import INTEGERS, tensor
 from xverify.core.errors import DocumentError
 
 PER_TENSOR, PER_CHANNEL, GROUP, TENSOR = OPERATORS = (
@@ -333,6 +344,72 @@ def _text_checks(operator: str) -> tuple[TextCheck, ...]:
     return (TextCheck(f"{edition(operator)}/{clause}", name, summary),)
 
 
+@dataclass(frozen=True)
+class Example:
+    """An example of a docstring that prints a quantized tensor, its codes, and the numbers that they stand for."""
+
+    name: str
+    """The function of the docstring."""
+    sentence: str
+    """The printed text. PyTorch prints a number without decimals only if all numbers of the tensor are integers."""
+    codes: list[Any]
+    """The codes, of torch.quint8."""
+    scale: float | list[float]
+    zero_point: int | list[int]
+    attributes: Mapping[str, int]
+    due: list[Any]
+    """The printed numbers."""
+
+
+EXAMPLES = (
+    Example(
+        "torch.quantize_per_tensor",
+        "tensor([-1., 0., 1., 2.], size=(4,), dtype=torch.quint8, quantization_scheme=torch.per_tensor_affine, scale=0.1, "
+        "zero_point=10) ... tensor([ 0, 10, 20, 30], dtype=torch.uint8)",
+        [0, 10, 20, 30],
+        0.1,
+        10,
+        {},
+        [-1, 0, 1, 2],
+    ),
+    Example(
+        "torch.quantize_per_channel",
+        "torch.quantize_per_channel(x, torch.tensor([0.1, 0.01]), torch.tensor([10, 0]), 0, torch.quint8) "
+        "tensor([[-1., 0.], [ 1., 2.]], size=(2, 2), dtype=torch.quint8, ... tensor([[ 0, 10], [100, 200]], dtype=torch.uint8)",
+        [[0, 10], [100, 200]],
+        [0.1, 0.01],
+        [10, 0],
+        {"axis": 0},
+        [[-1, 0], [1, 2]],
+    ),
+)
+"""The examples that state codes and numbers. The scales 0.1 and 0.01 are float32 numbers here, as in every call."""
+
+
+@cache
+def _official_cases(operator: str) -> tuple[OfficialCase, ...]:
+    if operator != TENSOR:
+        return ()
+    return tuple(
+        OfficialCase(
+            example.name,
+            f"the docstring of {example.name} in torch {RELEASE}",
+            Call(
+                edition(operator),
+                {
+                    "x": tensor("uint8", example.codes),
+                    "scale": tensor("float32", example.scale),
+                    "zero_point": tensor("uint8", example.zero_point),
+                },
+                example.attributes,
+                f"official: {example.name}",
+            ),
+            tensor("float32", example.due),
+        )
+        for example in EXAMPLES
+    )
+
+
 def contract(operator: str) -> Contract:
     """The edition of an operator, one of `OPERATORS`."""
     identity = edition(operator)
@@ -352,6 +429,7 @@ def contract(operator: str) -> Contract:
         readings=_readings,
         value_clause=partial(_value_clause, operator),
         text_checks=partial(_text_checks, operator),
+        official_cases=partial(_official_cases, operator),
     )
 
 
