@@ -1,4 +1,4 @@
-"""LiteRT's DEQUANTIZE on the CPU, for ONNX's calls with the same meaning.
+"""LiteRT's DEQUANTIZE on the CPU, for the calls of LiteRT's own specification.
 
 Each call has a model with this one operator. Scale, zero point and axis are the quantization parameters of its input tensor.
 Zero points are int64, and 0 where the call has none. Types of 8 and more bits are the model's input. Types of 4 and 2 bits
@@ -7,9 +7,8 @@ are a packed constant in the model, like weights.
 Paths: "" is the default interpreter, with XNNPACK; "delegate=off" is LiteRT's own optimised kernel; "reference" is its
 reference kernel.
 
-No edition judges it. LiteRT's 8-bit quantization specification has ONNX's formula, real_value = (int8_value - zero_point) *
-scale, but lets implementations deviate in bits, and the package does not contain it. A call without counterpart raises
-NotImplementedError: a scale or a result other than float32, blocks, types that a model file lacks.
+A call that a model cannot express raises NotImplementedError: a scale or a result other than float32, blocks, types that a model
+file lacks.
 """
 
 from __future__ import annotations
@@ -25,17 +24,31 @@ from xverify.oracles.protocol import Loaded, Oracle, Path, Setting
 DELEGATE_OFF = "delegate=off"
 REFERENCE = "reference"
 
+RELEASES = (
+    ("2.3.*", "LiteRT 2.3, 2026-10"),
+    ("2.2.*", "LiteRT 2.2, 2026-08"),
+    ("2.1.*", "LiteRT 2.1, 2025-12"),
+    ("2.0.*", "LiteRT 2.0, 2025-09"),
+    ("1.4.*", "LiteRT 1.4, 2025-07"),
+    ("1.3.*", "LiteRT 1.3, 2025-05"),
+    ("1.2.*", "LiteRT 1.2, 2025-03"),
+    ("1.1.*", "LiteRT 1.1, 2025-02"),
+    ("1.0.*", "LiteRT 1.0, 2024-08"),
+)
+"""Minor releases and their months, by the upload of the first wheel to PyPI."""
+
 ORACLES = (
     Oracle(
         name="litert",
         title="LiteRT",
-        claim="LiteRT's 8-bit quantization specification, which lets implementations deviate in bits: no edition judges it.",
+        claim="LiteRT's 8-bit quantization specification, https://ai.google.dev/edge/litert/models/quantization_spec",
         distribution="ai-edge-litert",
-        contracts=("ai.onnx/*",),
-        ships=(),
+        contracts=("litert/*",),
+        judged_by=("litert/Dequantize@spec",),
         module=__name__,
         paths=(Path("", 1.0), Path(DELEGATE_OFF, 0.2), Path(REFERENCE, 0.2)),
         varies=(Setting("threads", "4", ("4",)),),
+        releases=RELEASES,
     ),
 )
 
@@ -121,13 +134,16 @@ def parameters(made: Any, call: Call) -> Any:
         NotImplementedError: The schema cannot express them.
     """
     x, scale, zero_point = call.tensors["x"], call.tensors["scale"], call.tensors.get("zero_point")
-    output = call.attributes.get("output_dtype", scale.dtype)
-    if scale.dtype != "float32" or output != "float32" or len(scale.shape) > 1 or call.attributes.get("block_size"):
-        raise NotImplementedError("LiteRT has no such scale or result: %s %s" % (scale.dtype, scale.shape))
+    if any(name != "axis" for name in call.attributes):
+        raise NotImplementedError("a model has no such argument: %s" % ", ".join(call.attributes))
+    if scale.dtype != "float32" or len(scale.shape) != ("axis" in call.attributes):
+        raise NotImplementedError("LiteRT has no such scale: %s %s" % (scale.dtype, scale.shape))
     if zero_point is not None and "int" not in zero_point.dtype:
         raise NotImplementedError("LiteRT takes whole numbers as zero points, not %s" % (zero_point.dtype,))
+    if zero_point is not None and zero_point.shape != scale.shape and zero_point.codes.size == scale.codes.size:
+        raise NotImplementedError("a model has lists of zero points, without a shape %s" % (zero_point.shape,))
     zeros = np.zeros(scale.shape) if zero_point is None else to_array(zero_point)
-    axis = int(call.attributes.get("axis", 1))
+    axis = int(call.attributes.get("axis", 0))
     if scale.shape == (1,) and -len(x.shape) <= axis < len(x.shape) and x.shape[axis] != 1:
         raise NotImplementedError("one scale is LiteRT's way to say per tensor, not per axis")
     made.scale = to_array(scale).reshape(-1).tolist()

@@ -44,6 +44,13 @@ from xverify.oracles.timing import Problem, Solve, Timing, Way
 DISTRIBUTIONS = ("onednn-cpu-gomp", "onednn")
 """The wheels that hold the library: up to 2023.2 (oneDNN 3.2), and from 2024.0 (3.3) on."""
 
+RELEASES = (
+    ("2026.1*", "oneDNN v3.13, 2026-10"),
+    ("2024.0*", "oneDNN v3.3, 2023-11"),
+    ("2023.2*", "oneDNN v3.2, 2023-07"),
+)
+"""Versions of the wheels, by the library in them, and the months of their uploads to PyPI."""
+
 FILE = "libdnnl.so.3"
 
 ISAS = ("SSE41", "AVX2", "AVX512_CORE")
@@ -56,18 +63,20 @@ ORACLES = (
     Oracle(
         name="onednn",
         title="oneDNN",
-        claim="The guide of its release. The wheel carries no text: the release says which editions of the guide judge it.",
+        claim="oneDNN's developer guide for its release, in the library's sources (doc/graph/operations). The wheel contains no "
+        "text. Documents that name no release do not judge it.",
         timing=Timing("#56B4E9", "v", environment=(("OMP_NUM_THREADS", "{threads}"),)),
         distribution=DISTRIBUTIONS[0],
         distributions=DISTRIBUTIONS[1:],
         contracts=("onednn/*",),
-        ships=("onednn/*",),
+        judged_by=("onednn/*@[0-9]*",),
         module=__name__,
         surrounded=(Path(APART, 0.5), Path(FUSED, 1.0)),
         varies=(
             *(Setting("isa", isa, environment=(("ONEDNN_MAX_CPU_ISA", isa),)) for isa in ISAS),
             Setting("threads", "4", environment=(("OMP_NUM_THREADS", "4"),)),
         ),
+        releases=RELEASES,
     ),
 )
 
@@ -116,7 +125,7 @@ def with_option(oracle: Oracle, option: str) -> Oracle:
         oracle,
         name="%s:%s" % (oracle.name, option),
         version=version,
-        ships=contracts.of_onednn((major, minor)),
+        judged_by=contracts.of_onednn((major, minor)),
         arguments=(path,),
         distributions=(),
     )

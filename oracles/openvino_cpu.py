@@ -10,7 +10,8 @@ OpenVINO needs each input's rank, and for blocks its shape. Paths:
 
 A call in surroundings is a model of its own. OpenVINO always rewrites it.
 
-OpenVINO does not carry the ONNX texts, so no edition judges it: the report shows what it computes in each cell.
+OpenVINO imports ONNX models, so ONNX's edition for the opset of the model judges it. It refuses opsets and types that it does not
+support; reports show these refusals as gaps.
 """
 
 from __future__ import annotations
@@ -39,10 +40,12 @@ ORACLES = (
     Oracle(
         name="openvino",
         title="OpenVINO",
-        claim="Imports ONNX models, but the package carries no ONNX text: no edition judges it.",
+        claim="ONNX's edition for the opset of the model, and com.microsoft's: its ONNX front end lists both among the supported "
+        "operations (src/frontends/onnx/docs/supported_ops.md).",
         distribution="openvino",
         contracts=("ai.onnx/*", "com.microsoft/*"),
-        ships=(),
+        judged_by=("ai.onnx/*", "com.microsoft/DequantizeLinear-1@installed"),
+        carries_texts=False,
         module=__name__,
         needs=("onnx",),
         paths=(Path("", 0.1), Path(FLOAT32, 0.1), Path(CONSTANTS, 0.02), Path(STATIC, 0.02)),

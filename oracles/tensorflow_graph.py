@@ -18,8 +18,10 @@ from xverify.oracles.arrays import answered, hand_out, to_array
 from xverify.oracles.protocol import Loaded, Oracle, Path, Setting
 from xverify.oracles.short_form import ShortCall, ShortForm
 from xverify.oracles.tensorflow_eager import (
+    CLAIM,
     KERNELS,
     QUANTIZED_TYPES,
+    RELEASES,
     SHORT_IMPORTS,
     THREADS,
     attributes_of,
@@ -51,10 +53,10 @@ ORACLES = (
         name="tensorflow-function",
         family="tensorflow",
         title="TensorFlow (tf.function)",
-        claim="The docstring of tf.quantization.dequantize, read from the installed package.",
+        claim=CLAIM,
         distribution="tensorflow-cpu",
         contracts=("tensorflow/*",),
-        ships=("tensorflow/Dequantize@installed",),
+        judged_by=("tensorflow/Dequantize@installed",),
         module=__name__,
         load="load_function",
         paths=(Path("", 0.2), Path(UNKNOWN, 0.05), Path(STATIC, 0.02), Path(CONSTANT, 0.02)),
@@ -68,14 +70,15 @@ ORACLES = (
             )
         ),
         varies=(*THREADS, *KERNELS),
+        releases=RELEASES,
     ),
     Oracle(
         name="tensorflow-xla",
         title="TensorFlow (XLA)",
-        claim="The docstring of tf.quantization.dequantize, read from the installed package.",
+        claim=CLAIM,
         distribution="tensorflow-cpu",
         contracts=("tensorflow/*",),
-        ships=("tensorflow/Dequantize@installed",),
+        judged_by=("tensorflow/Dequantize@installed",),
         module=__name__,
         load="load_xla",
         paths=(Path("", 0.1),),
@@ -84,6 +87,7 @@ ORACLES = (
             *(Setting("isa", isa, environment=(("XLA_FLAGS", "--xla_cpu_max_isa=" + isa),)) for isa in XLA_ISAS),
             *THREADS,
         ),
+        releases=RELEASES,
     ),
 )
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from xverify.contracts.model import Contract
 from xverify.core.call import BITS, Call, Tensor, code_dtype
-from xverify.core.dtypes import encode, tensor
+from xverify.core.dtypes import INTEGERS, encode, tensor
 from xverify.strategies.limits import block_size_of
 
 Generator = np.random.Generator
@@ -202,6 +202,7 @@ BREAKERS: Mapping[str, Change] = {
     "scale-type": _scale_type,
     "scales-type": _scale_type,
     "zero-point-type": _zero_point_type,
+    "zero-point-range": _zero_point_type,
     "zps-type": _zero_point_type,
     "zero-point-shape": _zero_point_shape,
     "zps-shape": _zero_point_shape,
@@ -233,6 +234,12 @@ def _nonzero_int32(contract: Contract, call: Call, rng: Generator) -> Call | Non
 
 def _shape_1(contract: Contract, call: Call, rng: Generator) -> Call | None:
     return _parameters(call, (1,)) if call.tensors["scale"].shape == () else None
+
+
+def _shape_1_zero_point(contract: Contract, call: Call, rng: Generator) -> Call | None:
+    if "zero_point" not in call.tensors or call.tensors["scale"].shape != ():
+        return None
+    return _with(call, zero_point=_resized(call.tensors["zero_point"], (1,)))
 
 
 def _rank_1(contract: Contract, call: Call, rng: Generator) -> Call | None:
@@ -296,6 +303,18 @@ def _int32_overflow(contract: Contract, call: Call, rng: Generator) -> Call | No
     return _with(call, zero_point=tensor("int32", np.full(zero_point.shape, -(2**31))))
 
 
+def _other_integer(contract: Contract, call: Call, rng: Generator) -> Call | None:
+    dtype = str(rng.choice([dtype for dtype in INTEGERS if dtype not in contract.domain.x_dtypes]))
+    roles = [role for role in ("x", "zero_point") if role in call.tensors]
+    return _with(call, **{role: _retyped(call.tensors[role], dtype, rng) for role in roles})
+
+
+def _odd_scale(contract: Contract, call: Call, rng: Generator) -> Call | None:
+    scale = call.tensors["scale"]
+    number = float(rng.choice([-0.5, 0.0, -0.0, np.inf, -np.inf, np.nan]))
+    return _with(call, scale=tensor(scale.dtype, np.full(scale.shape, number)))
+
+
 def _scales_rank(contract: Contract, call: Call, rng: Generator) -> Call | None:
     shape = call.tensors["scale"].shape
     return _parameters(call, () if shape == (1,) and rng.integers(2) else (*shape, 1))
@@ -316,8 +335,11 @@ def _range_order(contract: Contract, call: Call, rng: Generator) -> Call | None:
 
 
 OPENERS: Mapping[str, Change] = {
+    "data-type": _other_integer,
+    "scale-value": _odd_scale,
     "int32-zero-point": _nonzero_int32,
     "shape-1-scale": _shape_1,
+    "shape-1-zero-point": _shape_1_zero_point,
     "rank-1": _rank_1,
     "block-size-unused": _block_size_unused,
     "blocked-empty-axis": _blocked_empty,

@@ -107,6 +107,8 @@ def axes(domain: Domain, granularity: str, shape: tuple[int, ...]) -> tuple[int 
             if "axis" in domain.attributes and domain.default_axis == 1 and not _qtype(domain)
             else (None,)
         )
+    if "axis" not in domain.attributes:
+        return (None,)
     usable = [axis for axis, extent in enumerate(shape) if extent or granularity != "blocked"]
     choices: list[int | None] = [*usable]
     if domain.default_axis is not None:
@@ -137,6 +139,8 @@ def least_block(shape: Sequence[int]) -> int:
 
 def fits(contract: Contract, granularity: str, shape: tuple[int, ...]) -> bool:
     """True if the contract allows that granularity for a shape."""
+    if contract.domain.ranks and len(shape) not in contract.domain.ranks:
+        return False
     if granularity == "per_tensor":
         return True
     if not shape or (granularity == "blocked" and (not any(shape) or max(shape) < least_block(shape))):
@@ -371,6 +375,12 @@ def walk_structures(contract: Contract) -> Iterator[tuple[Structure, str]]:
         yield structure, f"walk structure {n}"
     for n, structure in enumerate(exponent_structures(contract)):
         yield structure, f"walk exponents {n}"
+
+
+def official_calls(contract: Contract) -> Iterator[Call]:
+    """The calls whose results the document states. A sweep makes them early in its walk. The text may leave them open."""
+    for case in contract.official_cases():
+        yield case.call
 
 
 def walk(contract: Contract) -> Iterator[Call]:

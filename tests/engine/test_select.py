@@ -28,9 +28,11 @@ def test_a_finding_is_looked_up_in_all_runs_newest_first(runs: Path):
     holders = {finding: select.report_with(finding, None, runs).parent.name for finding in (OLD, NEW, BOTH)}
     assert holders == {OLD: "old", NEW: "new", BOTH: "new"}
     assert select.report_with(BOTH, "old", runs).parent.name == "old"
-    with pytest.raises(UsageError, match=f"old/report.json has no finding '{NEW}'"):
+    with pytest.raises(UsageError, match=f"old/report.json has no cause or finding '{NEW}'"):
         select.report_with(NEW, "old", runs)
-    with pytest.raises(UsageError, match=rf"none of the runs .* \(2\) has a finding .* \(did you mean {OLD}\?\)"):
+    with pytest.raises(
+        UsageError, match=rf"none of the runs .* \(2\) has a cause or finding .* \(did you mean {OLD}\?\)"
+    ):
         select.report_with(OLD[:-1] + "2", None, runs)
     with pytest.raises(UsageError, match="there is no run under"):
         select.report_with(OLD, None, runs / "old")

@@ -93,8 +93,8 @@ def test_the_light_check_agrees_with_jsonschema_on_damage() -> None:
     [
         ("[]", "not a report of xverify"),
         ('{"schema": "other/1"}', "its schema is 'other/1'"),
-        ('{"schema": "xverify.report/2"}', "its schema is 'xverify.report/2'"),
-        ('{"schema": "xverify.report/1"}', "has no 'run'"),
+        ('{"schema": "xverify.report/3"}', "its schema is 'xverify.report/3'"),
+        ('{"schema": "xverify.report/2"}', "has no 'run'"),
         ("{", "is not JSON"),
         ("[" * 100_000, "is not JSON"),
         ("\udcff", "is not JSON"),
@@ -278,11 +278,11 @@ def test_markdown_text_starts_no_list_and_mentions_no_user(line: str, shown: str
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"schema": "xverify.report/2"}, "a report of another version of xverify"),
-        ({"schema": "xverify.report/10.1"}, "a report of another version of xverify"),
+        ({"schema": "xverify.report/3"}, "a report of another version of xverify"),
+        ({"schema": "xverify.report/20.1"}, "a report of another version of xverify"),
         ({"schema": "xverify.reports/1"}, "not a report of xverify"),
         ({"schema": None}, "not a report of xverify"),
-        ({"schema": ["xverify.report/1"]}, "not a report of xverify"),
+        ({"schema": ["xverify.report/2"]}, "not a report of xverify"),
     ],
 )
 @pytest.mark.parametrize("command", [["report", "--format", "html", "-o"], ["replay"]])
@@ -297,7 +297,7 @@ def test_a_report_of_another_version_is_one_sentence_and_nothing_is_overwritten(
     result = CliRunner().invoke(cli.main, words)
     assert result.exit_code == 2
     assert result.output.count("\n") == 1, result.output
-    for part in (sentence, "'xverify.report/1'", "make"):
+    for part in (sentence, "'xverify.report/2'", "make"):
         assert part in result.output
     assert (out.read_text(), other.read_bytes()) == ("what was there", before)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["other.json", "out.html"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from itertools import product
+from itertools import islice, product
 
 import numpy as np
 import pytest
@@ -16,6 +16,7 @@ from xverify import contracts, strategies
 from xverify.contracts.model import Contract
 from xverify.core.call import BITS, LAYOUTS, Call
 from xverify.core.dtypes import INTEGERS, MANTISSA_BITS, integers, values
+from xverify.engine.plan import batches
 from xverify.strategies import breakable, build, calls, invalid_calls, openable, simplest, unspecified_calls
 from xverify.strategies.layouts import layout_calls
 from xverify.strategies.structures import Range
@@ -38,6 +39,18 @@ def test_every_call_of_the_walk_is_allowed(identity: str) -> None:
     judged = [(call.origin, contract.judge(call)) for call in walked(identity)]
     assert [entry for entry in judged if entry[1].verdict != "allowed"] == []
     assert len(judged) > 100
+
+
+def test_the_walk_of_a_sweep_has_the_official_cases_early() -> None:
+    """They are in its second batch. Each origin names its case."""
+    contract = contracts.get("ai.onnx/DequantizeLinear-25")
+    cases = contract.official_cases()
+    early = [
+        case for batch in islice(batches(contract, 1), 2) for case in batch if case.call.origin.startswith("official")
+    ]
+    assert [case.call for case in early] == list(strategies.official_calls(contract)) == [case.call for case in cases]
+    assert {case.phase for case in early} == {"walk"}
+    assert [case.call.origin for case in early] == [f"official: {case.name}" for case in cases]
 
 
 def cells_by_hand(contract: Contract) -> set[tuple[str, ...]]:

@@ -112,7 +112,7 @@ class Asked:
         """Return the finding on the cell's wrong values at the end of a run."""
         self.tally.settle()
         found = [violation for _, _, _, violation, _, _ in self.tally.violations()]
-        assert len(found) <= 1
+        assert len(found) <= 1, [each.summary for each in found]
         return found[0] if found else None
 
 

@@ -182,3 +182,28 @@ def test_more_modes_accept_more() -> None:
     normal = call_of([127, -128], 2.0**-127, "int8")
     accepted = [compare(legal_set(replace(ONNX, denormals=mode), normal), zeros).wrong_values for mode in modes]
     assert accepted == [2, 2, 0]
+
+
+# -- subnormal intermediate results of a range formula ------------------------------------------------------
+
+INSTALLED = contracts.get("tensorflow/Dequantize@installed")
+
+
+@pytest.mark.parametrize(
+    ("mode", "low", "high", "got", "wrong"),
+    [
+        # The step 2^-120 / 255 is subnormal: 0 gives min. -1 and other results near it follow from no flushing.
+        ("MIN_COMBINED", 0.0, 2.0**-120, [0.0, 0.0], []),
+        ("MIN_COMBINED", 1.0, 1.0, [1.0, 0.0], [1]),
+        ("MIN_COMBINED", 0.0, 2.0**-120, [0.0, -0.0], [1]),
+        ("MIN_COMBINED", 0.0, 2.0**-100, [0.0, 0.0], [1]),
+        ("SCALED", 0.0, 2.0**-120, [0.0, 0.0], []),
+        ("SCALED", 0.0, 2.0**-100, [0.0, 0.0], [1]),
+    ],
+)
+def test_subnormal_steps_may_count_as_zero(mode, low, high, got, wrong) -> None:
+    ends = {"min_range": tensor("float32", low), "max_range": tensor("float32", high)}
+    call = Call(INSTALLED.id, {"input": tensor("uint8", [0, 200]), **ends}, {"mode": mode})
+    assert np.flatnonzero(compare(legal_set(INSTALLED, call), tensor("float32", got)).wrong).tolist() == wrong
+    kept = compare(legal_set(replace(INSTALLED, denormals="keep"), call), tensor("float32", got))
+    assert kept.wrong[1]

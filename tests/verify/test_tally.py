@@ -124,7 +124,7 @@ def test_flushed_values_are_reported_for_judged_implementations_only() -> None:
     first, second = asked([1, 2, 3], 0, 2.0**-149), asked([1, 2], 1, 2.0**-149)
     tally = Tally()
     for judged, outcome in (
-        (first, numbers(0.0, 0.0, 0.0)), (second, by(second)), (second, numbers(-0.0, 2.0**-148))
+        (first, numbers(0.0, 0.0, 0.0)), (second, by(second)), (second, numbers(0.0, 2.0**-148))
     ):  # fmt: skip
         assert tally.observe(judged, ONE, outcome, True) == []
     row = tally.cells[ONE, first.cell]
@@ -252,8 +252,8 @@ def test_a_cell_has_its_worst_outcome() -> None:
         seen.append(observation)
         assert status(*seen) == word
         assert status(*reversed(seen)) == word
-    assert {status(*seen[:n], is_judged=False) for n in (1, 2, 3, 4)} == {"not-judged-agrees"}
-    assert {status(*seen[:n], is_judged=False) for n in (5, 6)} == {"not-judged-differs"}
+    assert {status(*seen[:n], is_judged=False) for n in (1, 2, 3, 4, 5)} == {"not-judged-agrees"}
+    assert status(*seen[:6], is_judged=False) == "not-judged-differs"
     assert [status(*seen[:n], is_judged=False) for n in (7, 8)] == ["hang", "crash"]
 
 
@@ -268,6 +268,39 @@ def test_a_cell_that_answers_nothing() -> None:
     assert tally.status(ONE, judged.cell) == "unsupported"
     tally.observe(judged, ONE, by(judged), True)
     assert tally.status(ONE, judged.cell) == "wrongly-rejected", "it answers others"
+
+
+def test_values_are_judged_wherever_a_call_is_answered() -> None:
+    """Also in a cell whose simplest call is refused."""
+    first, second = asked([1], 0), asked([2], 1)
+    for refused in (UNSUPPORTED, REJECTED):
+        tally, row = tallied((first, refused), (second, moved(second, 50)))
+        row.simplest_refused = True
+        assert tally.status(ONE, first.cell) == "violation"
+        assert [cell for _, cell, *_ in tally.violations()] == [first.cell]
+
+
+def test_a_cell_that_is_not_judged_differs_by_its_values_alone() -> None:
+    """Refusals are gaps. The smallest refused call stays, for the report."""
+    small, large = asked([1], 0), asked([2, 3], 1)
+    assert status((small, REJECTED), is_judged=False) == "unsupported"
+    tally, row = tallied(
+        (large, REJECTED), (small, REJECTED), (large, UNSUPPORTED), (large, by(large)), is_judged=False
+    )
+    assert row.refusal is not None
+    assert row.missing is not None
+    assert (row.refusal[0], row.missing[0], row.due) == (small, large, 2)
+    assert (tally.status(ONE, small.cell), list(tally.not_followed())) == ("not-judged-agrees", [])
+    for values, outcome in (
+        (1, moved(large, 50)),
+        (2, Outcome("unreadable", error="E")),
+        (2, Outcome("tensor", tensor("float64", [2.0, 3.0]))),
+    ):
+        tally, row = tallied((large, outcome), is_judged=False)
+        ((_, cell, _, discrepancy, judged, shown),) = tally.not_followed()
+        assert (tally.status(ONE, cell), judged, shown) == ("not-judged-differs", large, outcome)
+        assert (discrepancy.key.verdict, discrepancy.key.detail) == ("not-followed", "")
+        assert (discrepancy.values, row.due) == (values, 2)
 
 
 def test_calls_that_are_left_open_have_cells_of_their_own() -> None:

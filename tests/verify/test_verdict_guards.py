@@ -177,11 +177,16 @@ def test_every_note_is_reported_and_an_unknown_note_counts_as_memory() -> None:
 
 def test_flushing_is_reported_if_a_value_was_flushed() -> None:
     judged = judge(ONNX, Call(ONNX.id, {"x": tensor("int8", [1, 2, 0]), "scale": tensor("float32", 2.0**-149)}))
-    for answer, count in (([0.0, 0.0, 0.0], 2), ([2.0**-149, 0.0, 0.0], 1), ([2.0**-149, 2.0**-148, 0.0], 0)):
-        comparison = verdicts.compared(judged, Outcome("tensor", tensor("float32", answer)))
+    for answer, count, words in (
+        ([0.0, 0.0, 0.0], 2, "flushes subnormal results to zero"),
+        ([2.0**-149, 0.0, 0.0], 1, "gives zero for some subnormal results and keeps others"),
+        ([2.0**-149, 2.0**-148, 0.0], 0, ""),
+    ):
+        outcome = Outcome("tensor", tensor("float32", answer))
+        comparison = verdicts.compared(judged, outcome)
         assert comparison is not None
-        found = verdicts.flushed(judged, "one", comparison)
-        assert (found.values if found else None) == (count or None)
+        found = verdicts.flushed(judged, "one", outcome, comparison)
+        assert (found.values, found.attribution.words) == (count, words) if found else not count
 
 
 # -- wrong values and their recipe --------------------------------------------------------------------------

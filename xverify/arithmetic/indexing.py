@@ -1,8 +1,9 @@
 """Indexing mistakes of the linear operators, one line of a table each.
 
 A contract gives each output value its triple (x, zero point, scale). A mistake reads an operand from elsewhere (another
-axis, the next block, the other nibble of a byte) or as another type of the same width. The tables come from no
-implementation. They list what can go wrong with an axis, a block, a byte, a type and a stride.
+axis, the next block, the other nibble of a byte), as another type of the same width, or from a result that was quantized once
+more. The tables come from no implementation. They list what can go wrong with an axis, a block, a byte, a type, a stride and a
+graph.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ import numpy as np
 
 from xverify.arithmetic.gathers import GATHERS, Gather, Index, placement_of
 from xverify.arithmetic.reading import Codes, Operands
-from xverify.core.call import BITS, Call
+from xverify.arithmetic.requantize import requantized
+from xverify.core.call import BITS, Call, code_dtype
 from xverify.core.dtypes import FLOATS, QUANTIZED, values
 
 Reread = tuple[str, Codes]
@@ -90,7 +92,7 @@ def misindexing(name: str) -> Misindexing:
 
 @cache
 def all_mistakes() -> Mapping[str, Misindexing]:
-    """Every mistake by name: those of several operands first, then those of one of them alone."""
+    """Every mistake by name: those of several operands first, those of one of them alone, then those of a graph."""
     whole: list[Misindexing] = []
     alone: list[Misindexing] = []
     for name, words, roles, read in _rows():
@@ -100,7 +102,7 @@ def all_mistakes() -> Mapping[str, Misindexing]:
                 Misindexing(f"{name}-{role.replace('_', '-')}", _of_one(words, role.replace("_", " ")), (role,), read)
                 for role in roles
             ]
-    return {mistake.name: mistake for mistake in (*whole, *alone)}
+    return {mistake.name: mistake for mistake in (*whole, *alone, *_requantizations())}
 
 
 def _of_one(words: str, operand: str) -> str:
@@ -168,6 +170,14 @@ _TYPES_OF_ONE_WIDTH = (
 
 def _retyped(dtype: str, other: str, call: Call, right: Operands, role: str) -> Reread | None:
     return (other, right.codes[role]) if right.dtypes[role] == dtype else None
+
+
+def _magnitude(call: Call, right: Operands, role: str) -> Reread | None:
+    """The parameter without its sign, where it has a float type with a sign."""
+    dtype = right.dtypes[role]
+    if dtype not in FLOATS or 0 in right.shape:
+        return None
+    return dtype, right.codes[role] & code_dtype(dtype).type((1 << (BITS[dtype] - 1)) - 1)
 
 
 def _swapped(call: Call, right: Operands, role: str) -> Reread | None:
@@ -257,6 +267,30 @@ def _memory_order(call: Call, right: Operands, role: str) -> Reread | None:
     return _gathered(call, right, role, laid.ravel(order="K").reshape(tensor.shape))
 
 
+# -- the result quantized once more ----------------------------------------------------------------------
+
+
+def _quantized_again(dtype: str, keeps_zero_point: bool, call: Call, right: Operands, role: str) -> Reread | None:
+    """The operands of the second dequantization. Without a type, it has that of x."""
+    if role == "zero_point":
+        zeros = right.dtypes[role], np.zeros((), right.codes[role].dtype)
+        return (right.dtypes[role], right.codes[role]) if keeps_zero_point else zeros
+    codes = requantized(right, dtype or right.dtypes["x"], keeps_zero_point)
+    return None if codes is None else (dtype or right.dtypes["x"], codes)
+
+
+def _requantizations() -> Iterator[Misindexing]:
+    """Mistakes of an optimiser that quantizes the result again."""
+    again = "quantizes the result again"
+    for name, words, dtype, keeps_zero_point in (
+        ("requantized", again, "", True),
+        ("requantized-without-zero-point", f"{again} without its zero point", "", False),
+        ("requantized-to-uint8", f"{again} to uint8 without a zero point", "uint8", False),
+        ("requantized-to-int8", f"{again} to int8 without a zero point", "int8", False),
+    ):
+        yield Misindexing(name, words, _DATA, partial(_quantized_again, dtype, keeps_zero_point))
+
+
 # -- the table --------------------------------------------------------------------------------------------
 
 
@@ -268,6 +302,7 @@ def _rows() -> Iterator[tuple[str, str, tuple[str, ...], Read]]:
         roles = _DATA if dtype in QUANTIZED else _PARAMETERS
         yield f"{dtype}-as-{other}", f"reads {dtype} as {other}", roles, partial(_retyped, dtype, other)
     yield "parameters-swapped", "takes the scale and the zero point for each other", _PARAMETERS, _swapped
+    yield "magnitude", "takes the magnitude of the scale", ("scale",), _magnitude
     for name, words, bits, padding, source in _PACKED:
         yield name, words, _DATA, partial(_moved, source, bits, padding)
     memory_order = "takes the parameters by the place of x in memory"

@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from xverify.arithmetic.range_affine import Affine, affine_recipes
-from xverify.arithmetic.range_readings import MIN_COMBINED, MIN_FIRST, SCALED_FLOAT, SCALED_SYMMETRIC
+from xverify.arithmetic.range_readings import (
+    MIN_COMBINED,
+    MIN_FIRST,
+    SCALED_FLOAT,
+    SCALED_SYMMETRIC,
+    MinCombined,
+    MinFirst,
+    ScaledByFloat,
+    ScaledSymmetric,
+)
 from xverify.arithmetic.range_scaled import SCALED_RECIPES, Scaled
 from xverify.arithmetic.range_stages import evaluated_together
 from xverify.arithmetic.reading import Operands, Reading
 from xverify.core.bits import canonical
+from xverify.core.call import BITS
+from xverify.core.dtypes import SIGNED, floats
 
 
 def _composed() -> tuple[Reading, ...]:
@@ -54,6 +67,48 @@ def range_lattice(operands: Operands) -> tuple[Reading, ...]:
     Of readings with equal simplified forms, only the first is there.
     """
     return _lattice(operands.dtypes["input"], operands.output_dtype, bool(operands.options.get("narrow_range", False)))
+
+
+def composed(reading: object, operands: Operands) -> tuple[Affine | Scaled, ...]:
+    """The compositions of stages that a reading stands for, for the operands' types; () for a linear reading.
+
+    They may differ in the last rounding from a reading that rounds the exact value once.
+    """
+    if isinstance(reading, Affine | Scaled):
+        return (reading,)
+    if isinstance(reading, ScaledByFloat):
+        return (Scaled(steps="float32" if reading.input_rounded else "float64"),)
+    if not isinstance(reading, MinCombined | MinFirst | ScaledSymmetric):
+        return ()
+    kind: Any = "float32" if reading.precision == "float32" else "float64"
+    if isinstance(reading, MinFirst):
+        return (Affine("lowest-in-integers", kind, kind, steps=kind, form="adjusted"),)
+    if isinstance(reading, ScaledSymmetric):
+        # 2 m / (max_fixed - min_fixed), where max_fixed - min_fixed is all levels of an unsigned type.
+        divisor: Any = "bound" if operands.dtypes["input"] in SIGNED else "half-levels"
+        return (Scaled("magnitude", divisor, factor=kind, steps=kind, narrow="never"),)
+    forms: tuple[Any, ...] = ("quotient", "product-first")
+    if reading.precision != "exact":
+        forms = ("quotient",) if reading.factor_first else ("product-first",)
+    return tuple(Affine("lowest-of-int8", kind, kind, steps=kind, form=form) for form in forms)
+
+
+def flushing(reading: Reading, operands: Operands) -> tuple[Affine | Scaled, ...]:
+    """The reading with each float32 result that is subnormal replaced by a zero of its sign.
+
+    The ends of the range stay. Empty if no intermediate result of the call can be subnormal.
+    """
+    recipes = composed(reading, operands)
+    if not any("float32" in (recipe.steps, getattr(recipe, "factor", "")) for recipe in recipes):
+        return ()
+    low, high = (floats("float32", operands.codes[role]) for role in ("min_range", "max_range"))
+    # The smallest factor is the distance of the ends, or an end, over at most the number of values.
+    least = 2.0 ** (BITS[operands.dtypes["input"]] - 126)
+    with np.errstate(invalid="ignore"):
+        parts = (high - low,) if isinstance(recipes[0], Affine) else (low, high)
+    if not any(((part != 0.0) & (np.abs(part) < least)).any() for part in parts):
+        return ()
+    return tuple(replace(recipe, subnormals="results-flushed") for recipe in recipes)
 
 
 def evaluate_all(readings: Sequence[Reading], operands: Operands) -> list[NDArray[Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -97,6 +98,7 @@ def sweep(
     from xverify.engine.options import Options
     from xverify.engine.sweep import new_run_id, run_directory
     from xverify.engine.sweep import sweep as run_sweep
+    from xverify.oracles.releases import remark_on_age
     from xverify.report import summary
     from xverify.report.console import ConsoleProgress, print_summary
 
@@ -104,6 +106,8 @@ def sweep(
     limit = select.seconds(budget, 0.0 if cases else LEAST_SECONDS)
     contracts, unread = select.contracts_named(patterns)
     oracles, left_out = select.oracles_named(names, kernel, say, contracts)
+    ages = [remark_on_age(oracle, select.version_of(oracle), date.today()) for oracle in oracles]
+    left_out += tuple(filter(None, ages))
     more, not_varied = varying.variants(oracles, varied)
     outputs = {"json": json_file, "html": html_file, "junit": junit_file}
     for path in outputs.values():

@@ -260,8 +260,8 @@ def replay_finding(finding: Finding, ask: AskAny, own: Sequence[Contract] = ()) 
 
     ask_subject = partial(ask_as_known, finding.subject)
     ask_reference = partial(ask_as_known, finding.reference) if finding.reference else None
-    if key.verdict == "conflict" and contract.judge(call).verdict == "forbidden":
-        still = any(check.summary == key.detail for check in contract.text_checks())
+    if key.verdict == "conflict" and key.subject == key.contract:
+        still = any((check.clause, check.name) == (key.clause, key.detail) for check in contract.text_checks())
         return Replayed("STILL" if still else "FIXED", finding.summary, "the document's own example", finding.id)
     reproduced = reproduces(finding, contract, call, ask_subject, ask_reference)
     if reproduced is not None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
@@ -16,7 +16,7 @@ from xverify import contracts
 from xverify.contracts.model import Contract
 from xverify.core.call import Call
 from xverify.core.errors import ContractFileError, DocumentError, UsageError
-from xverify.core.machine import MISSING
+from xverify.core.machine import MISSING, instruction_sets
 from xverify.core.near import nearest
 from xverify.environments import naming, other_versions
 from xverify.environments.cache import EnvironmentFailedError
@@ -119,7 +119,7 @@ def oracles_named(
     """
     oracles = all_oracles()
     chosen, sentences, idle = [kernel_named(kernel or KERNEL)], [], []
-    for name in names or [name for name, oracle in oracles.items() if oracle.role != "kernel"]:
+    for name in names or by_default(oracles.values(), instruction_sets()):
         if not names and installed_version(oracle := oracles[name]) is None:
             sentences.append(
                 f"{name} is left out: {oracle.distribution} is not installed; pip install {oracle.distribution}"
@@ -146,6 +146,16 @@ def oracles_named(
     if sentences and names and len(chosen) == 1:
         raise EnvironmentFailedError("; ".join(sentences))
     return tuple(chosen), tuple(sentences)
+
+
+def by_default(oracles: Iterable[Oracle], instructions: Collection[str]) -> list[str]:
+    """The names of the implementations that a sweep without names asks.
+
+    Args:
+        oracles: All oracles and kernels.
+        instructions: The processor's flags, by their names in Linux.
+    """
+    return [o.name for o in oracles if o.role != "kernel" and (not o.only_with or o.only_with in instructions)]
 
 
 def _in_words(held_to: Sequence[Contract]) -> str:
@@ -307,7 +317,7 @@ def _resolved(text: str, say: Say) -> other_versions.Moved:
             f"{oracle.name} cannot be run: {oracle.distribution} is not installed; pip install {oracle.distribution}"
         )
     # An oracle with a version of its own is no installed package.
-    return oracle if oracle.version else replace(oracle, ships=contracts.shipped(oracle.ships)), {}
+    return oracle if oracle.version else replace(oracle, judged_by=contracts.shipped(oracle.judged_by)), {}
 
 
 def seconds(text: str, least: float = 0.0) -> float:

@@ -24,7 +24,7 @@ from xverify.verify.legal import legal_set
 
 _URGENCY = (
     "violation", "wrongly-rejected", "unreadable-result", "mixed", "conflict", "wrongly-accepted", "changed", "crash",
-    "hang", "ambiguity", "memory", "nondeterministic",
+    "hang", "ambiguity", "memory", "nondeterministic", "not-followed",
 )  # fmt: skip
 """Verdicts in the order in which their witnesses are shrunk; the time may end before the last."""
 

@@ -29,6 +29,7 @@ from xverify.engine.characterize import characterize, followers
 from xverify.engine.events import Consumer, Event, FindingFound
 from xverify.engine.state import RunState
 from xverify.oracles.protocol import Oracle, version_of
+from xverify.oracles.releases import release_of
 from xverify.verify import editions
 from xverify.verify.causes import causes_of, context, grouped
 from xverify.verify.findings import Finding, Subject
@@ -39,6 +40,9 @@ from xverify.verify.verdicts import compared, judge
 SCHEMA = "xverify.report/2"
 MOST_VALUES = 64
 """The largest number of a witness's wrong values in the report."""
+
+MOST_MESSAGE = 300
+"""The largest number of characters of a refusal's message in the report."""
 
 _PACKAGES = ("numpy", "ml_dtypes", "hypothesis", "onnx", "onnxruntime", "onednn-cpu-gomp", "tensorflow-cpu", "execnet")
 
@@ -146,9 +150,21 @@ def _workers(state: RunState) -> list[dict[str, Any]]:
                 "status": status,
                 "family": state.pool.oracles[name].kernels,
                 "in_house": state.pool.oracles[name].in_house,
+                **_claim(state, state.pool.oracles[name], version),
             }
         )
     return rows
+
+
+def _claim(state: RunState, oracle: Oracle, version: str) -> dict[str, Any]:
+    """The fields of a worker in the report that say by which documents it is judged, and of which release it is."""
+    release = release_of(oracle, version)
+    judged_by = [contract.id for contract in state.options.contracts if state.pool.judges(contract, oracle.name)]
+    return {
+        **({"claim": oracle.claim} if oracle.claim else {}),
+        "judged_by": judged_by,
+        **({"release": release} if release else {}),
+    }
 
 
 def _edition(state: RunState, contract: Contract) -> dict[str, Any]:
@@ -200,10 +216,21 @@ def _cells(state: RunState) -> list[dict[str, Any]]:
                 "values": tally.values,
                 "status": status,
                 "reading": reading,
+                **_refusal(tally),
                 **characterize(state, cell, tally),
             }
         )
     return rows
+
+
+def _refusal(tally: CellTally) -> dict[str, Any]:
+    """The field "refusal" of a cell in the report: the smallest allowed call that was refused."""
+    refused = tally.refusal or tally.missing
+    if refused is None:
+        return {}
+    outcome = refused[1]
+    message = " ".join(outcome.message.split())[:MOST_MESSAGE]
+    return {"refusal": {"error": outcome.error, "message": message, "all": not (tally.answered or tally.unreadable)}}
 
 
 def _finding(state: RunState, finding: Finding, with_values: bool = True) -> dict[str, Any]:
@@ -283,6 +310,8 @@ def _family(state: RunState, subject: Subject) -> str:
 
 def _summary(state: RunState, finding: Finding) -> str:
     """The finding in a sentence, with the rest of its cells and the surroundings of its witness."""
+    if finding.key.verdict == Verdict.NOT_FOLLOWED:  # shrinking leaves the words, which have the counts of all calls
+        return f"{finding.key.subject} {finding.words}"
     summary = finding.summary + _rest_of_cells(state, finding)
     around = finding.call.around if finding.call is not None else ()
     level = finding.subject.options.removeprefix("graph").strip()

@@ -58,11 +58,13 @@ def of_python(oracle: Oracle, python: str) -> Moved:
 
 
 def _judged_there(oracle: Oracle) -> Moved:
-    """The implementation, judged only by editions whose text its own package contains."""
+    """The implementation, judged only by editions whose text its own package contains, unless no package of it has texts."""
+    if not oracle.carries_texts:
+        return oracle, {}
     reasons: dict[str, str] = {}
     carried: list[str] = []
     for identity in contracts.ids():
-        if not any(fnmatchcase(identity, pattern) for pattern in oracle.ships):
+        if not any(fnmatchcase(identity, pattern) for pattern in oracle.judged_by):
             continue
         try:
             if contracts.carried(identity, oracle.distribution, oracle.python):
@@ -71,7 +73,7 @@ def _judged_there(oracle: Oracle) -> Moved:
                 reasons[identity] = "its own package carries no such text, or another"
         except DocumentError as error:
             reasons[identity] = str(error)
-    return replace(oracle, ships=tuple(carried)), reasons
+    return replace(oracle, judged_by=tuple(carried)), reasons
 
 
 def not_judged(oracle: Oracle, reasons: Mapping[str, str], editions: Collection[str]) -> tuple[str, ...]:

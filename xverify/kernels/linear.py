@@ -45,7 +45,7 @@ def dequantize_linear(
     Args:
         x: any shape, a dtype of the edition (4- and 2-bit types as ml_dtypes arrays).
         scale: float32, float16, bfloat16 or float8_e8m0fnu, as the edition has it.
-        zero_point: scale's shape and x's dtype; None is 0.
+        zero_point: scale's shape and x's dtype; None is 0. ONNX 19 and later: also shape (1,) beside a 0-d scale.
         axis: None for the edition's default: 1 (com.microsoft: none, per tensor).
         block_size: None for the edition's default, 0.
         out_dtype: the output's dtype (ONNX 23 and later); None for scale's dtype.

@@ -24,7 +24,8 @@ from xverify.engine.events import (
     WorkerFailed,
     WorkerReady,
 )
-from xverify.report import overview, summary
+from xverify.report import matrix as matrices
+from xverify.report import summary
 from xverify.report.causes import Cause, causes, sentence
 from xverify.report.changes import History, histories
 from xverify.report.summary import Json
@@ -66,7 +67,7 @@ def print_summary(report: Json, console: Console, file: Path | None = None) -> N
     """
     listed = causes(report)
     parts: list[Renderable] = [Text()]
-    matrix = overview.matrix(report, console.width, MOST_LINES_OF_MATRIX)
+    matrix = matrices.matrix(report, console.width, MOST_LINES_OF_MATRIX)
     for table in matrix.tables:
         parts += [_table(table), Text()]
     if matrix.agreeing:
@@ -98,9 +99,9 @@ def _height(part: Renderable, console: Console) -> int:
     return len(console.render_lines(part, pad=False))
 
 
-def _table(table: overview.Table) -> Table:
+def _table(table: matrices.Table) -> Table:
     """Editions down, and across the implementations."""
-    made = Table(box=None, pad_edge=False, padding=(0, overview.GAP, 0, 0), header_style="bold")
+    made = Table(box=None, pad_edge=False, padding=(0, matrices.GAP, 0, 0), header_style="bold")
     made.add_column("", no_wrap=True)
     for column in table.columns:
         made.add_column(Text("\n".join(column.heading)), no_wrap=True, min_width=column.width)

@@ -559,6 +559,8 @@ def title(case: Case) -> str:
             return f"{case.operator}: {who} answers the same call with different bits"
         case "memory":
             return f"{case.operator}: {who} {_noted(case)}"
+        case "not-followed":
+            return f"{case.operator}: {who} does not follow {case.documents[0]}"
     return str(finding["summary"])
 
 

@@ -1,234 +1,206 @@
-"""The matrix of a report in few lines: editions down, implementations across, causes counted."""
+"""Overviews of a report: causes counted by implementation and effect, and the map of editions by implementations."""
 
 from __future__ import annotations
 
-import textwrap
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from xverify.core.dtypes import common_first
 from xverify.core.severity import Severity
 from xverify.report import summary
-from xverify.report.causes import Cause, causes
+from xverify.report.causes import Cause
 from xverify.report.summary import Json
 
-GAP = 2
-"""Blanks between two columns."""
+DOCUMENTS = "the documents"
+"""Name of the row, and of the filter's choice, for causes in texts that no implementation is blamed for."""
 
-NARROW = 12
-"""Characters to which the name of an implementation is folded if the whole name does not fit."""
+OLD = 2
+"""Age in years from which a release is called out."""
 
-_SEVERITIES: Mapping[Severity, str] = {
-    Severity.ENDS_PROCESS: "fatal",
-    Severity.WRONG: "wrong",
-    Severity.LAST_PLACES: "last-place",
-    Severity.REFUSES: "refused",
-    Severity.OPEN: "open",
-    Severity.NO_VALIDATION: "unchecked",
-}
-"""One word for causes of each severity."""
-
-_STATUSES = {"not-judged-differs": "differs", "not-judged-agrees": "agrees", "unspecified": "left open"}
-"""Short words of statuses that have longer ones elsewhere."""
+_YEAR = re.compile(r"(?<!\d)20\d\d(?!\d)")
 
 
 @dataclass(frozen=True)
-class Field:
-    """The worst of one implementation in some editions."""
+class Effect:
+    """A column of the grid."""
 
-    words: str
+    key: str
+    """Name in the address and in attributes of the page."""
+    heading: str
     tone: str
+    severities: tuple[Severity, ...]
+
+
+EFFECTS = (
+    Effect("process", "ends the process", "bad", (Severity.ENDS_PROCESS,)),
+    Effect("values", "wrong values", "bad", (Severity.WRONG, Severity.LAST_PLACES)),
+    Effect("refusals", "refusals", "warn", (Severity.REFUSES,)),
+    Effect("texts", "texts", "open", (Severity.OPEN,)),
+    Effect("forbidden", "forbidden calls", "quiet", (Severity.NO_VALIDATION,)),
+)
+"""The columns of the grid, worst first. Every severity belongs to one."""
+
+
+def effect(cause: Cause) -> Effect:
+    """Return the column of the grid in which a cause is counted."""
+    return next(column for column in EFFECTS if cause.severity in column.severities)
+
+
+def subjects(cause: Cause) -> tuple[str, ...]:
+    """Return the implementations of a cause without their options, or `DOCUMENTS` if it names none."""
+    return tuple(dict.fromkeys(map(summary.base, cause.implementations))) or (DOCUMENTS,)
 
 
 @dataclass(frozen=True)
 class Row:
-    """Editions of one operator with equal fields."""
+    """One implementation in the grid."""
 
-    label: str
-    fields: tuple[Field | None, ...]
-    """One for each implementation; None where it takes no calls."""
-
-
-@dataclass(frozen=True)
-class Column:
-    """One implementation."""
-
-    heading: tuple[str, ...]
-    """The lines of its name."""
-    width: int
+    name: str
+    release: str
+    """Version as upstream names it, or the version of the package."""
+    age: str
+    """Age of the release in words; empty if it is of this year or unknown."""
+    is_old: bool
+    counts: tuple[int, ...]
+    """Number of causes in each column of `EFFECTS`."""
 
 
-@dataclass(frozen=True)
-class Table:
-    """Rows under columns that fit side by side."""
+def grid(report: Json, causes: Sequence[Cause]) -> list[Row]:
+    """Return the implementations that answered, with the worst first and the documents last.
 
-    columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
-
-    @property
-    def height(self) -> int:
-        """The number of lines, with the blank line after the table."""
-        return max(len(column.heading) for column in self.columns) + len(self.rows) + 1
-
-
-@dataclass(frozen=True)
-class Matrix:
-    """The matrix of a report in as many tables as its width needs."""
-
-    tables: tuple[Table, ...]
-    agreeing: tuple[str, ...] = ()
-    """Implementations without a column, as they agree with every edition that they answer. Empty if all have one."""
-
-
-def matrix(report: Json, width: int, most_lines: int) -> Matrix:
-    """Make the matrix.
-
-    Consecutive editions with equal rows share a row. If the columns do not fit side by side, implementations that agree
-    everywhere lose theirs. If there are still too many lines, each operator has one row.
-
-    Args:
-        report: The report.
-        width: Characters in a line.
-        most_lines: Number of lines that all tables may have.
+    xverify's own kernels have a row only if they have a cause.
     """
-    grid = _Grid(report)
-    by_edition = grid.rows_of_equal_editions()
-    whole = tuple(_side_by_side(grid, grid.names, by_edition, width))
-    if len(whole) <= 1 and sum(table.height for table in whole) <= most_lines:
-        return Matrix(whole)
-    agreeing = tuple(name for name in grid.names if grid.agrees(name))
-    names = [name for name in grid.names if name not in agreeing]
-    for lines in (by_edition, grid.rows_of_operators()):
-        made = _by_domains(grid, names, lines, width)
-        if sum(table.height for table in made) <= most_lines:
-            break
-    return Matrix(tuple(made), agreeing)
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for cause in causes:
+        for name in subjects(cause):
+            counts[name][effect(cause).key] += 1
+    workers = {str(worker["name"]): worker for worker in report["run"]["workers"]}
+    names = [name for name, worker in workers.items() if worker["calls"] and not is_in_house(worker)]
+    names += [name for name in counts if name not in names]
+    rows = [_row(report, name, workers.get(name), counts[name]) for name in names]
+    rows.sort(key=lambda row: (row.name == DOCUMENTS, [-count for count in row.counts[:-2]], row.name))
+    return rows
+
+
+def unblamed(report: Json, causes: Sequence[Cause]) -> list[str]:
+    """Return xverify's own kernels that answered and that no cause names."""
+    named = {name for cause in causes for name in subjects(cause)}
+    workers = report["run"]["workers"]
+    return [w["name"] for w in workers if w["calls"] and is_in_house(w) and w["name"] not in named]
+
+
+def is_in_house(worker: Json) -> bool:
+    """Return True for xverify's own kernels, which say nothing about how others read a text."""
+    return bool(worker.get("in_house", worker["name"].startswith("xverify-")))
+
+
+def _row(report: Json, name: str, worker: Json | None, counts: Counter[str]) -> Row:
+    listed = tuple(counts[column.key] for column in EFFECTS)
+    if worker is None:
+        return Row(name, "", "", False, listed)
+    release = release_of(worker)
+    years = age(release, str(report["run"]["started"]))
+    words = summary.plural(years, "year") + " old" if years > 0 else ""
+    return Row(name, release, words, years >= OLD, listed)
+
+
+def release_of(worker: Json) -> str:
+    """Return the release of an implementation as upstream names it, or the version of its package."""
+    return str(worker.get("release") or worker["version"])
+
+
+def age(release: str, started: str) -> int:
+    """Return the age of a release in years at the time of a run; 0 if the release names no year."""
+    years, now = _YEAR.findall(release), _YEAR.match(started)
+    return max(int(now[0]) - int(years[-1]), 0) if years and now else 0
+
+
+# -- the map -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class _Line:
-    """The editions of one row, before it is known which columns fit."""
+class Field:
+    """One implementation under one edition."""
+
+    causes: int
+    tone: str
+    """Tone of the worst cause. Without a cause, the tone of the worst status."""
+    words: str
+    """The worst effect, or the worst status."""
+    types: tuple[tuple[str, tuple[str, ...]], ...]
+    """Types of x by the worst status of their cells, worst first."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """The editions of one operator."""
 
     operator: str
-    label: str
-    contracts: tuple[str, ...]
+    rows: tuple[tuple[str, str, tuple[Field | None, ...]], ...]
+    """Edition, its short name, and its field for each implementation."""
 
 
-class _Grid:
-    """The fields of a report."""
+@dataclass(frozen=True)
+class HeatMap:
+    """Editions by implementations."""
 
-    def __init__(self, report: Json) -> None:
-        self._report = report
-        self._entries = summary.matrix(report, merged=True)
-        self._causes: dict[tuple[str, str], dict[str, Cause]] = defaultdict(dict)
-        for cause in causes(report):
-            for finding in cause.findings:
-                if not summary.on_texts(finding):
-                    where = finding["contract"], summary.base(summary.label(finding["subject"]))
-                    self._causes[where][cause.id] = cause
-        self.names = list(dict.fromkeys(summary.base(name) for name in summary.subjects(report)))
-
-    def field(self, contracts: Sequence[str], name: str) -> Field | None:
-        """Count the causes of the worst severity. Without causes, give the worst status of the cells."""
-        found = {i: cause for contract in contracts for i, cause in self._causes[contract, name].items()}
-        new = [cause for cause in found.values() if not cause.first["known"]]
-        if new:
-            worst = min((cause.severity for cause in new), key=lambda severity: severity.rank)
-            return Field(f"{sum(c.severity == worst for c in new)} {_SEVERITIES[worst]}", worst.tone)
-        if found:
-            return Field(f"{len(found)} in ledger", "quiet")
-        entries = [self._entries[contract, name] for contract in contracts if (contract, name) in self._entries]
-        if not entries:
-            return None
-        status = summary.worst(entry.status for entry in entries)
-        return Field(_STATUSES.get(status, summary.words(status)), summary.tone(status))
-
-    def fields(self, contracts: Sequence[str], names: Sequence[str] | None = None) -> tuple[Field | None, ...]:
-        return tuple(self.field(contracts, name) for name in (self.names if names is None else names))
-
-    def agrees(self, name: str) -> bool:
-        """True if an implementation agrees with every edition that it answers."""
-        fields = (self.field([contract], name) for contract in summary.contracts(self._report))
-        tones = {field.tone for field in fields if field is not None}
-        return "good" in tones and tones <= {"good", "quiet"}
-
-    def rows_of_equal_editions(self) -> list[_Line]:
-        lines = []
-        for operator, contracts in summary.operators(self._report).items():
-            groups: list[list[str]] = []
-            for contract in contracts:
-                if not any(self.fields([contract])):
-                    continue
-                if groups and self.fields(groups[-1][-1:]) == self.fields([contract]):
-                    groups[-1].append(contract)
-                else:
-                    groups.append([contract])
-            lines += [_Line(operator, _suffixes(operator, group), tuple(group)) for group in groups]
-        return lines
-
-    def rows_of_operators(self) -> list[_Line]:
-        return [
-            _Line(operator, f"({summary.plural(len(present), 'edition')})", tuple(present))
-            for operator, contracts in summary.operators(self._report).items()
-            if (present := [contract for contract in contracts if any(self.fields([contract]))])
-        ]
+    subjects: tuple[str, ...]
+    groups: tuple[Group, ...]
 
 
-def _suffixes(operator: str, contracts: Sequence[str]) -> str:
-    """Name the editions of an operator: "10, 13", "19 to 25"."""
-    names = [contract[len(operator) :].lstrip("-") or contract for contract in contracts]
-    return f"{names[0]} to {names[-1]}" if len(names) > 3 else ", ".join(names)
+def heat_map(report: Json, causes: Sequence[Cause]) -> HeatMap:
+    """Return the number and the worst of the causes for every pair of edition and implementation."""
+    by_pair: dict[tuple[str, str], list[Cause]] = defaultdict(list)
+    for cause in causes:
+        by_subject = [(summary.base(f["subject"]["name"]), f) for f in cause.findings if not summary.on_texts(f)]
+        pairs = {(contract, name) for name, f in by_subject for contract in _contracts(f)}
+        for pair in pairs:
+            by_pair[pair].append(cause)
+    cells: dict[tuple[str, str], list[Json]] = defaultdict(list)
+    for cell in report["coverage"]["cells"]:
+        cells[cell["contract"], summary.base(cell["subject"])].append(cell)
+    present = {name for _, name in (*by_pair, *cells)}
+    own = {worker["name"] for worker in report["run"]["workers"] if is_in_house(worker)}
+    names = tuple(n for n in dict.fromkeys(map(summary.base, summary.subjects(report))) if n in present)
+    names = tuple(sorted(names, key=own.__contains__))
+    groups = []
+    for operator, contracts in summary.operators(report).items():
+        name = operator.rpartition("/")[2]
+        rows = tuple(
+            (contract, short_name(contract, name), tuple(_field(by_pair, cells, (contract, n)) for n in names))
+            for contract in contracts
+        )
+        groups.append(Group(operator, tuple(row for row in rows if any(row[2]))))
+    return HeatMap(names, tuple(group for group in groups if group.rows))
 
 
-# -- columns that fit ------------------------------------------------------------------------------------------
+def _contracts(finding: Json) -> set[str]:
+    return {finding["contract"], *(cell["contract"] for cell in finding["cells"])}
 
 
-def _by_domains(grid: _Grid, names: Sequence[str], lines: Sequence[_Line], width: int) -> list[Table]:
-    """Make tables of domains: of several as far as all their columns fit side by side."""
-    domains = dict.fromkeys(line.operator.partition("/")[0] for line in lines)
-    groups: list[list[_Line]] = []
-    for domain in domains:
-        own = [line for line in lines if line.operator.partition("/")[0] == domain]
-        if groups and len(list(_side_by_side(grid, names, groups[-1] + own, width))) == 1:
-            groups[-1] += own
-        else:
-            groups.append(own)
-    return [table for group in groups for table in _side_by_side(grid, names, group, width)]
+def short_name(contract: str, operator: str) -> str:
+    """Return an edition's name without its operator: "21", "1@seed"."""
+    return contract.rpartition("/")[2].removeprefix(operator).lstrip("-") or contract
 
 
-def _side_by_side(grid: _Grid, names: Sequence[str], lines: Sequence[_Line], width: int) -> Iterator[Table]:
-    """Yield tables of rows, each with as many columns as fit."""
-    fields = [grid.fields(line.contracts, names) for line in lines]
-    present = [index for index in range(len(names)) if any(row[index] for row in fields)]
-    labels = _labels(lines)
-    room = width - max(map(len, labels), default=0)
-    columns = {i: _column(names[i], [row[i] for row in fields], folded=False) for i in present}
-    if sum(column.width + GAP for column in columns.values()) > room:
-        columns = {i: _column(names[i], [row[i] for row in fields], folded=True) for i in present}
-    chunks: list[list[int]] = []
-    left = -1
-    for index in present:
-        needed = columns[index].width + GAP
-        if not chunks or needed > left:
-            chunks.append([])
-            left = room
-        chunks[-1].append(index)
-        left -= needed
-    for chunk in chunks:
-        rows = tuple(Row(label, tuple(row[i] for i in chunk)) for label, row in zip(labels, fields, strict=True))
-        yield Table(tuple(columns[i] for i in chunk), rows)
-
-
-def _labels(lines: Sequence[_Line]) -> list[str]:
-    """Name the operator in its first row, and only the editions in the others."""
-    labels = []
-    for before, line in zip((None, *lines), lines, strict=False):
-        again = before is not None and before.operator == line.operator
-        labels.append((" " * len(line.operator) if again else line.operator) + " " + line.label)
-    return labels
-
-
-def _column(name: str, fields: Sequence[Field | None], folded: bool) -> Column:
-    needed = max((len(field.words) for field in fields if field is not None), default=1)
-    heading = textwrap.wrap(name, max(NARROW, needed)) if folded else [name]
-    return Column(tuple(heading), max(needed, *map(len, heading)))
+def _field(
+    by_pair: dict[tuple[str, str], list[Cause]], cells: dict[tuple[str, str], list[Json]], pair: tuple[str, str]
+) -> Field | None:
+    causes, listed = by_pair.get(pair, []), cells.get(pair, [])
+    if not causes and not listed:
+        return None
+    worst_of: dict[str, str] = {}
+    for cell in listed:
+        statuses = (cell["status"], worst_of.get(cell["x_dtype"], cell["status"]))
+        worst_of[cell["x_dtype"]] = summary.worst(statuses)
+    by_status: dict[str, list[str]] = defaultdict(list)
+    for x_dtype in sorted(worst_of, key=lambda dtype: (common_first(dtype), dtype)):
+        by_status[worst_of[x_dtype]].append(x_dtype)
+    types = tuple((status, tuple(by_status[status])) for status in summary.STATUSES if status in by_status)
+    if causes:
+        worst = min(causes, key=lambda cause: cause.severity.rank)
+        return Field(len(causes), worst.severity.tone, effect(worst).heading, types)
+    status = summary.worst(worst_of.values())
+    return Field(0, summary.tone(status), summary.words(status), types)

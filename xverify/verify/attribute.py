@@ -36,6 +36,12 @@ FEW = 8
 FEW_SEEN = 32
 """The least number of values that an indexing mistake may explain. There are many mistakes, and a small type has few codes."""
 
+FEW_NEAR = 64
+"""The same if any reading near an admitted one may follow the mistake."""
+
+MOST_NEAR = 16
+"""The number of readings, the simplest first, that are tried after each mistake on all values."""
+
 _MISTAKE = "@"
 """The mark between the mistake and the reading in a recipe's name."""
 
@@ -103,6 +109,8 @@ class CheckedResult:
     """The mask of values outside the legal set."""
     places: NDArray[np.int64] | None = None
     """The flat indices of the values that matter; None for all."""
+    aside: NDArray[np.bool_] | None = None
+    """The mask of wrong values that another recipe explains; None for none."""
 
     def indices(self) -> NDArray[np.int64]:
         return np.arange(self.got.size) if self.places is None else self.places
@@ -242,6 +250,7 @@ def misreadings(
     wrong_only: bool = False,
     likely: Sequence[Misindexing] = (),
     others: bool = True,
+    near: bool = False,
 ) -> tuple[Misread, ...]:
     """Search the indexing mistakes that give all values of these results.
 
@@ -253,6 +262,7 @@ def misreadings(
         wrong_only: True to explain the wrong values only.
         likely: mistakes to try first. If one of them gives the values, the search ends.
         others: False to try no other mistakes.
+        near: True to let any reading near an admitted one follow, too.
     """
     if contract.domain.family == "range" or not results:
         return ()
@@ -261,6 +271,19 @@ def misreadings(
     admitted = contract.readings(most_wrong.call)
     # Many kernels compute in float32 and cast the result, whatever its type.
     readings_tried = dict.fromkeys((*admitted, *lattice.start(admitted)[:2]))
+    some = spread_out(most_wrong.wrong.reshape(-1))
+    if wrong_only:
+        some = some[most_wrong.wrong.reshape(-1)[some]]
+    wanted = canonical(most_wrong.got.codes, most_wrong.got.dtype).reshape(-1)[some]
+
+    def candidates(misread: Operands) -> Iterable[Reading]:
+        # The stages that a reading may omit depend on the types of the misread operands.
+        plain = dict.fromkeys(reading.simplified(misread) for reading in readings_tried)
+        if not near:
+            return plain
+        # The search uses few values of one call, so that most mistakes cost little.
+        found = lattice.search(lattice.taken(misread, some), wanted, lattice.start(admitted))
+        return found[:MOST_NEAR]
 
     def first_of(
         mistakes: Iterable[tuple[Misindexing, Operands | None]], calls: Sequence[CheckedResult]
@@ -270,8 +293,7 @@ def misreadings(
         for mistake, misread in mistakes:
             if misread is None:
                 continue
-            # The stages that a reading may omit depend on the types of the misread operands.
-            for reading in dict.fromkeys(reading.simplified(misread) for reading in readings_tried):
+            for reading in candidates(misread):
                 recipe = Misread(mistake, reading)
                 if all(gives(contract, s.call, s.got, recipe, w) for s, w in zip(calls, wheres, strict=True)):
                     yield recipe
@@ -282,11 +304,63 @@ def misreadings(
         misread = next(first_of([(mistake, here)], (most_wrong, *results)), None)
         if misread is not None:
             return (misread,)
-    if not others or not any(first_of(indexing.mistakes(most_wrong.call, operands), [most_wrong])):
+    if not others:
+        return ()
+    if not any(first_of(indexing.mistakes(most_wrong.call, operands), [most_wrong])):
         return ()
     # Mistakes that agree on this call may differ on another, so each is compared with all calls.
     every = ((mistake, mistake.operands(most_wrong.call, operands)) for mistake in indexing.all_mistakes().values())
-    return tuple(first_of(every, (most_wrong, *results)))
+    found = tuple(first_of(every, (most_wrong, *results)))
+    return tuple(sorted(found, key=_plainness)) if near else found
+
+
+def _plainness(recipe: Misread) -> tuple[int, ...]:
+    assert isinstance(recipe.reading, Stepwise)
+    return lattice.simplicity(recipe.reading)
+
+
+def matching(contract: Contract, results: Sequence[CheckedResult]) -> list[tuple[Recipe, NDArray[np.bool_]]]:
+    """Recipes near an admitted reading, and the wrong values that each gives, the simplest recipes first.
+
+    Args:
+        contract: the edition.
+        results: results of calls of one cell, with their wrong values as ``places``.
+
+    Returns:
+        Each recipe that gives some of these values, with a mask of the values at the places of all results, in order.
+    """
+    places = [result.indices() for result in results]
+    right = [contract.operands(result.call) for result in results]
+    parts = zip(results, places, strict=True)
+    wanted = np.concatenate([canonical(r.got.codes, r.got.dtype).reshape(-1)[at] for r, at in parts])
+    found: list[tuple[Recipe, NDArray[np.bool_]]] = []
+
+    def compare(recipes: Sequence[Recipe], recipe_readings: Sequence[Reading], operands: Sequence[Operands]) -> None:
+        joined = _joined([lattice.taken(part, at) for part, at in zip(operands, places, strict=True)])
+        for recipe, codes in zip(recipes, evaluated(recipe_readings, joined), strict=True):
+            same = codes == wanted
+            if same.any():
+                found.append((recipe, same))
+
+    near = neighbours(contract, results[0].call)
+    compare(near, near, right)
+    if contract.domain.family == "range":
+        return found
+    admitted = contract.readings(results[0].call)
+    tried = tuple(dict.fromkeys((*admitted, *lattice.start(admitted)[:2])))
+    for mistake in indexing.all_mistakes().values():
+        misread = [mistake.operands(result.call, own) for result, own in zip(results, right, strict=True)]
+        if any(part is not None for part in misread) and len({_types(part) for part in misread if part}) == 1:
+            operands = [part or own for part, own in zip(misread, right, strict=True)]
+            kept = [part is not None for part in misread]
+            if len({_types(part) for part in operands}) == 1:
+                simple = tuple(dict.fromkeys(r.simplified(operands[kept.index(True)]) for r in tried))
+                compare([Misread(mistake, reading) for reading in simple], simple, operands)
+    return found
+
+
+def _types(operands: Operands) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted(operands.dtypes.items()))
 
 
 def mistake_of(name: str) -> str:

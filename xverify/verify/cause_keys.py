@@ -39,6 +39,7 @@ KINDS: Mapping[str, str] = {
     Verdict.CONFLICT: TEXT,
     Verdict.AMBIGUITY: OPEN,
     Verdict.CHANGED: "change",
+    Verdict.NOT_FOLLOWED: "not-followed",
 }
 """The kind of a cause for each verdict. One mistake leaves the legal set in some cells, and mixes readings in others."""
 
@@ -121,6 +122,8 @@ def keys_of(finding: Json, sentence: str) -> Iterator[CauseKey]:
         yield key(refusal_of(_message(finding)) or detail.rpartition(":")[2])
     elif kind == "validation":
         yield key("")
+    elif kind == "not-followed":
+        yield key(finding["contract"])
     elif kind == TEXT:
         between = finding["subject"]["name"] if detail.startswith(("onednn/", "ai.onnx/")) else ""
         yield key(f"{between}:{same_words(sentence) or detail}", family=operator_of(finding["contract"]))

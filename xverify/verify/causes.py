@@ -92,7 +92,7 @@ def grouped(findings: Sequence[Json], about: Context) -> dict[CauseKey, list[Jso
     """
     groups: dict[CauseKey, list[Json]] = defaultdict(list)
     explained: dict[tuple[str, str, str], CauseKey] = {}
-    listed = [(finding, list(keys_of(finding, _sentence(finding, about)))) for finding in findings]
+    listed = [(finding, list(keys_of(finding, _sentence(finding, about)))) for finding in sorted(findings, key=_order)]
     for finding, keys in listed:
         for key in keys:
             if key.kind == VALUES and key.mistake != UNEXPLAINED and region_in(finding):
@@ -119,11 +119,11 @@ def _with_texts(groups: Mapping[CauseKey, list[Json]], about: Context) -> dict[C
     The implementations must be of two families at least, and none may follow the sentence.
     """
     followers: dict[tuple[str, str], set[str]] = defaultdict(set)
-    for clause in about.clauses.values():
+    for identity_of_clause, clause in about.clauses.items():
         sentence = same_words(clause["text"])
         asked = {entry["subject"] for entry in clause.get("depart", ())} | set(clause.get("follow", ()))
         others = {about.families.get(name, name) for name in asked - about.in_house}
-        followers[operator_of(clause["id"].rpartition("/")[0]), sentence] |= others
+        followers[operator_of(identity_of_clause.rpartition("/")[0]), sentence] |= others
     departing: dict[tuple[str, str, str, str], set[str]] = defaultdict(set)
     for key, group in groups.items():
         for finding in group if key.kind == VALUES and key.mistake != UNEXPLAINED else ():
@@ -209,21 +209,13 @@ def _by_a_factor(finding: Json) -> bool:
 
 
 def _rank(key: CauseKey, group: Sequence[Json]) -> tuple[Any, ...]:
-    """The place of a cause: its severity, new before known, default paths and common types first, then its cells."""
+    """The place of a cause: new before known, then its severity, its verdict, default paths, common types, many cells."""
     first = group[0]
     is_special = bool(first["subject"]["options"]) or _is_in_graph(first)
     types = common_first(first["x_dtype"]), common_first(first["scale_dtype"])
     cells = sum(len(finding["cells"]) for finding in group)
-    known = key.standing.startswith("known")
-    return (
-        known,
-        severity(key, group).rank,
-        key.kind not in ("crash", "hang"),
-        is_special,
-        *types,
-        -cells,
-        identity(key),
-    )
+    known, verdict = key.standing.startswith("known"), Verdict(first["verdict"]).severity
+    return (known, severity(key, group).rank, verdict, is_special, *types, -cells, identity(key))
 
 
 def _is_in_graph(finding: Json) -> bool:

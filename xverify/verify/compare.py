@@ -1,8 +1,8 @@
 """Comparison of values with the legal set, without any tolerance.
 
 Values are compared bit for bit, with one exception: any NaN equals any NaN. A subnormal result that came out as zero is not
-wrong but *flushed*, since no text says whether subnormals are kept. A user may also accept results of subnormal inputs that count
-as zero.
+wrong but *flushed*, since no text says whether subnormals are kept. So is the result of an admitted reading whose subnormal
+intermediate results count as zero. A user may also accept results of subnormal inputs that count as zero.
 """
 
 from __future__ import annotations
@@ -64,11 +64,15 @@ def compare(legal: Legal, got: Tensor) -> Comparison:
     equal = [np.asarray(codes == candidate) for candidate in legal.distinct]
     inside = np.logical_or.reduce(equal)
     flushed = np.asarray(~inside & legal.subnormal & is_zero(codes, legal.dtype) & legal.may_flush)
-    for candidate in legal.flushed_inputs:
+    if flushed.any():
+        # Flushing keeps the sign.
+        shift = BITS[legal.dtype] - 1
+        flushed &= np.logical_or.reduce([(codes ^ candidate) >> shift == 0 for candidate in legal.distinct])
+    for candidate in (*legal.flushed_steps, *legal.flushed_inputs):
         flushed |= ~inside & (codes == candidate)
     wrong = np.asarray(~inside & ~flushed)
     explains = [bool((same | flushed).all()) for same in equal]
-    return Comparison(wrong, flushed, tuple(explains[i] for i in legal.index), _max_ulp(legal, codes, wrong))
+    return Comparison(wrong, flushed, tuple(explains[i] for i in legal.index), max_ulp(legal, codes, wrong))
 
 
 def _whole(legal: Legal, codes: NDArray[Any]) -> list[bool]:
@@ -83,7 +87,8 @@ def is_zero(codes: NDArray[Any], dtype: str) -> NDArray[np.bool_]:
     return np.asarray((codes & codes.dtype.type((1 << (BITS[dtype] - 1)) - 1)) == 0)
 
 
-def _max_ulp(legal: Legal, codes: NDArray[Any], wrong: NDArray[np.bool_]) -> int:
+def max_ulp(legal: Legal, codes: NDArray[Any], wrong: NDArray[np.bool_]) -> int:
+    """The largest distance of the masked values from the nearest legal ones; -1 for no number."""
     if not wrong.any():
         return 0
     distances = np.stack([ulp_distance(codes[wrong], c[wrong], legal.dtype) for c in legal.distinct])

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from xverify.arithmetic import range_lattice
 from xverify.arithmetic.range_affine import Affine
 from xverify.arithmetic.range_readings import MinCombined, MinFirst, ScaledByFloat, ScaledSymmetric
 from xverify.arithmetic.range_scaled import Scaled
@@ -68,7 +69,7 @@ def _between(recipe: Recipe, due: Reading, operands: Operands) -> tuple[Departur
     """The departures from one reading; None if the two formulas have no stages in common."""
     if isinstance(recipe, Stepwise) and isinstance(due, Stepwise):
         return _linear(recipe, due, types_of(operands))
-    mine, others = _composed(recipe), _composed(due)
+    mine, others = range_lattice.composed(recipe, operands), range_lattice.composed(due, operands)
     pairs = [(a, b) for a in mine for b in others if type(a) is type(b)]
     listed = [tuple(_ranges(a.simplified(operands), b.simplified(operands))) for a, b in pairs]
     return min(listed, key=len, default=None)
@@ -194,8 +195,6 @@ def _cast(what: str, dtype: str, out: str) -> str:
 
 # -- range readings ---------------------------------------------------------------------------------------
 
-_Composed = Affine | Scaled
-
 
 def _formula(recipe: Recipe) -> str:
     """The words for a recipe of another formula than the admitted ones."""
@@ -203,26 +202,6 @@ def _formula(recipe: Recipe) -> str:
         return "multiplies the input by one factor, as in mode SCALED"
     affine = isinstance(recipe, Affine | MinCombined | MinFirst)
     return "adds min to a multiple of the step, as in mode MIN_COMBINED" if affine else recipe.words
-
-
-def _composed(recipe: object) -> tuple[_Composed, ...]:
-    """A range reading as compositions of stages. They may differ from an exact reading in the last rounding only."""
-    if isinstance(recipe, Affine | Scaled):
-        return (recipe,)
-    if isinstance(recipe, MinCombined):
-        form: Any = "quotient" if recipe.factor_first else "product-first"
-        kind: Any = "float32" if recipe.precision == "float32" else "float64"
-        forms: tuple[Any, ...] = ("quotient", "product-first") if recipe.precision == "exact" else (form,)
-        return tuple(Affine("lowest-of-int8", kind, kind, steps=kind, form=each) for each in forms)
-    if isinstance(recipe, MinFirst):
-        kind = "float32" if recipe.precision == "float32" else "float64"
-        return (Affine("lowest", kind, kind, steps=kind, form="adjusted"),)
-    if isinstance(recipe, ScaledSymmetric):
-        kind = "float32" if recipe.precision == "float32" else "float64"
-        return (Scaled("magnitude", factor=kind, steps=kind),)
-    if isinstance(recipe, ScaledByFloat):
-        return (Scaled(steps="float32" if recipe.input_rounded else "float64"),)
-    return ()
 
 
 _RANGE_WORDS: Mapping[tuple[str, str], str] = {
@@ -276,7 +255,7 @@ _PRECISE = ("span", "step", "factor", "steps")
 """Stages that only choose a type of arithmetic."""
 
 
-def _ranges(mine: _Composed, right: _Composed) -> Iterator[Departure]:
+def _ranges(mine: Affine | Scaled, right: Affine | Scaled) -> Iterator[Departure]:
     """The stages in which two simplified recipes of one formula differ. Their precisions together count as one."""
     differing = [f.name for f in fields(mine) if getattr(mine, f.name) != getattr(right, f.name)]
     for stage in differing:
@@ -290,6 +269,6 @@ def _ranges(mine: _Composed, right: _Composed) -> Iterator[Departure]:
         yield Departure("precision", actual, due, words)
 
 
-def _types(recipe: _Composed) -> str:
+def _types(recipe: Affine | Scaled) -> str:
     names = (f.name for f in fields(recipe) if f.name in _PRECISE)
     return ", ".join(dict.fromkeys(str(getattr(recipe, name)) for name in names))

@@ -16,7 +16,17 @@ from xverify.arithmetic.reading import Reading
 from xverify.core.bits import canonical, ulp_distance
 from xverify.core.call import Tensor
 from xverify.verify import attribute
-from xverify.verify.attribute import FEW, FEW_SEEN, SEARCHED, Attribution, CheckedResult, Misread, Recipe, Zeros
+from xverify.verify.attribute import (
+    FEW,
+    FEW_NEAR,
+    FEW_SEEN,
+    SEARCHED,
+    Attribution,
+    CheckedResult,
+    Misread,
+    Recipe,
+    Zeros,
+)
 from xverify.verify.compare import Comparison
 from xverify.verify.region import EVERYWHERE, NOWHERE_SIMPLE, Region, Sample, region
 from xverify.verify.verdicts import Judged
@@ -26,6 +36,9 @@ KEPT_PROBES, KEPT_WRONG, KEPT_RIGHT, KEPT_VALUES = 16, 8, 8, 1 << 13
 
 MOST_PIECES = 4
 """The number of recipes of the wrong values, simplest first, for which a region is searched."""
+
+MOST_RECIPES = 3
+"""The largest number of recipes that are named for the wrong values of one cell."""
 
 
 HELD = 1024
@@ -86,7 +99,7 @@ class Evidence:
         self._follow(judged, seen, is_judged, explained)
         self._keep(judged, seen)
         if comparison.wrong_values and is_judged:
-            self._measure(judged, got, comparison)
+            self.measure(judged, got, comparison.wrong)
         self.seconds += time.perf_counter() - began
 
     def _follow(self, judged: Judged, seen: CheckedResult, is_judged: bool, explained: bool) -> None:
@@ -150,12 +163,12 @@ class Evidence:
         elif self.wrong and len(self.right) < KEPT_RIGHT:
             self.right.append((judged, seen))
 
-    def _measure(self, judged: Judged, got: Tensor, comparison: Comparison) -> None:
+    def measure(self, judged: Judged, got: Tensor, wrong: NDArray[np.bool_]) -> None:
         """Count the wrong values by their distance from the nearest legal one, in powers of two of ULP."""
         legal = judged.legal
         assert legal is not None
-        codes = got.codes[comparison.wrong]
-        distances = np.stack([ulp_distance(codes, c[comparison.wrong], legal.dtype) for c in legal.distinct])
+        codes = got.codes[wrong]
+        distances = np.stack([ulp_distance(codes, c[wrong], legal.dtype) for c in legal.distinct])
         nearest = np.where(distances < 0, np.iinfo(np.int64).max, distances).min(axis=0)
         for distance, count in zip(*np.unique(nearest, return_counts=True), strict=True):
             is_number = distance != np.iinfo(np.int64).max
@@ -220,44 +233,122 @@ class Explained:
     """The recipe that gives the wrong values; None if none is known."""
     elsewhere: Reading | None = None
     """The reading that gives the right values, if the recipe does not."""
+    evidence: Evidence | None = None
+    """The kept calls with only the wrong values of this recipe, if others explain the rest; None if it explains all."""
+    others: tuple[Explained, ...] = ()
+    """The recipes of the other wrong values."""
 
 
 def explained(evidence: Evidence, likely: Sequence[Misindexing] = ()) -> Explained:
     """Search the recipe of a cell that no reading explains.
 
-    It is an indexing mistake, or two recipes with a region between them. The likely mistakes are tried first.
+    It is an indexing mistake, or two recipes with a region between them, or several recipes in different calls. The likely
+    mistakes are tried first.
     """
     kept = [seen for _, seen in (*evidence.wrong, *evidence.right, *evidence.probes)]
     if not evidence.wrong:
         return Explained(None)
-    judged, first = evidence.wrong[0]
-    contract = judged.contract
-    enough = sum(seen.got.size for seen in kept) >= FEW_SEEN
-    whole = attribute.misreadings(contract, kept, likely=likely, others=enough)
+    contract = evidence.wrong[0][0].contract
+    seen_values = sum(seen.got.size for seen in kept)
+    whole = attribute.misreadings(contract, kept, likely=likely, others=seen_values >= FEW_SEEN)
+    if not whole and seen_values >= FEW_NEAR:
+        whole = attribute.misreadings(contract, kept, likely=likely, near=True)
     if whole:
         return Explained(whole[0])
+    legal = _right_reading(evidence)
     amiss = [CheckedResult(seen.call, seen.got, seen.wrong) for _, seen in evidence.wrong]
     if all(attribute.gives(contract, seen.call, seen.got, Zeros(), seen.wrong) for seen in amiss):
-        return Explained(Zeros(), next((r for r in contract.readings(first.call) if _right_by(evidence, r)), None))
-    if sum(int(seen.wrong.sum()) for seen in amiss) < FEW:
-        return Explained(None)
-    legal = next((r for r in contract.readings(first.call) if _right_by(evidence, r)), None)
-    if legal is None:
+        return Explained(Zeros(), legal)
+    if legal is None or sum(int(seen.wrong.sum()) for seen in amiss) < FEW:
         return Explained(None)
     pieces: tuple[Recipe, ...] = attribute.search(contract, amiss, wrong_only=True)
     pieces = pieces or attribute.misreadings(contract, amiss, wrong_only=True)
+    pieces = pieces or attribute.misreadings(contract, amiss, near=True)
     pieces = pieces or attribute.search(contract, amiss, whole=True, wrong_only=True)
-    apart = (piece for piece in pieces[:MOST_PIECES] if _between(region(evidence.samples(piece))))
-    piece = next(apart, None)
-    return Explained(None) if piece is None else Explained(piece, legal)
+    piece = next((piece for piece in pieces[:MOST_PIECES] if _apart(evidence, piece)), None)
+    return Explained(piece, legal) if piece is not None else _in_pieces(evidence, legal)
+
+
+def _apart(evidence: Evidence, piece: Recipe) -> bool:
+    """True if a simple region holds the wrong values of a recipe, or it gives each call with some of them as a whole."""
+    by_call = all(attribute.gives(judged.contract, seen.call, seen.got, piece) for judged, seen in evidence.wrong)
+    return by_call or _between(region(evidence.samples(piece)))
+
+
+def _in_pieces(evidence: Evidence, legal: Reading) -> Explained:
+    """Several recipes, each of which gives the wrong values of some calls or of a region; the rest has none."""
+    found: list[Explained] = []
+    left = evidence
+    while len(found) < MOST_RECIPES:
+        best = _largest(left)
+        if best is None:
+            break
+        recipe, own, left = best
+        found.append(Explained(recipe, legal, own))
+    if not found:
+        return Explained(None)
+    if left.wrong:
+        found.append(Explained(None, None, left))
+    return replace(found[0], others=tuple(found[1:]))
+
+
+def _largest(evidence: Evidence) -> tuple[Recipe, Evidence, Evidence] | None:
+    """The recipe that gives most of the wrong values, the evidence with these, and that with the others."""
+    if not evidence.wrong:
+        return None
+    contract = evidence.wrong[0][0].contract
+    results = [replace(seen, places=_some(np.flatnonzero(seen.wrong))) for _, seen in evidence.wrong]
+    ranked = sorted(attribute.matching(contract, results), key=lambda each: -int(each[1].sum()))
+    for recipe, _ in ranked[:MOST_PIECES]:
+        own, others = _parted(evidence, recipe)
+        # Many recipes were tried, and each may give some values by luck.
+        if sum(int(seen.wrong.sum()) for _, seen in own.wrong) >= FEW_SEEN and _apart(own, recipe):
+            return recipe, own, others
+    return None
+
+
+def _some(places: NDArray[np.int64]) -> NDArray[np.int64]:
+    """At most 64 of these indices, spread evenly."""
+    return places[np.unique(np.linspace(0, places.size - 1, min(places.size, 64)).astype(np.int64))]
+
+
+def _parted(evidence: Evidence, recipe: Recipe) -> tuple[Evidence, Evidence]:
+    """The evidence with the wrong values that a recipe gives only, and with the others only."""
+    right = [probe for probe in evidence.probes if not probe[1].wrong.any()]
+    own, others = (replace(evidence, others=None, wrong=[], probes=right, histogram=Counter()) for _ in range(2))
+    for judged, seen in evidence.wrong:
+        codes = attribute.codes_of(judged.contract, judged.call, recipe)
+        same = canonical(seen.got.codes, seen.got.dtype) == codes
+        aside = np.zeros(seen.wrong.shape, np.bool_) if seen.aside is None else seen.aside
+        for part, mask in ((own, seen.wrong & same), (others, seen.wrong & ~same)):
+            if mask.any():
+                part.wrong.append((judged, replace(seen, wrong=mask, aside=aside | (seen.wrong & ~mask))))
+                part.measure(judged, seen.got, mask)
+    return own, others
+
+
+def _right_reading(evidence: Evidence) -> Reading | None:
+    """The reading that gives every kept value that is right: an admitted one, or one near it."""
+    if not evidence.wrong:
+        return None
+    judged, _ = evidence.wrong[0]
+    return next((r for r in judged.contract.readings(judged.call) if _right_by(evidence, r)), None)
 
 
 def _right_by(evidence: Evidence, reading: Reading) -> bool:
-    """True if an admitted reading gives every kept value that is right."""
+    """True if an admitted reading gives every kept value that is right, apart from flushed ones."""
     return all(
-        attribute.gives(judged.contract, seen.call, seen.got, reading, ~seen.wrong)
+        attribute.gives(judged.contract, seen.call, seen.got, reading, _inside(judged, seen))
         for judged, seen in (*evidence.wrong, *evidence.right, *evidence.probes)
     )
+
+
+def _inside(judged: Judged, seen: CheckedResult) -> NDArray[np.bool_]:
+    """The mask of values that an admitted reading gives."""
+    if judged.legal is None:
+        return ~seen.wrong
+    codes = canonical(seen.got.codes, seen.got.dtype)
+    return np.asarray(~seen.wrong & np.logical_or.reduce([codes == legal for legal in judged.legal.distinct]))
 
 
 def _between(candidate: Region) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from xverify.arithmetic import range_lattice
 from xverify.arithmetic.linear_operands import on_grid
 from xverify.arithmetic.reading import Codes, Operands, Reading
 from xverify.arithmetic.readings import Stepwise
@@ -43,6 +44,11 @@ class Legal:
     """
     may_flush: bool = True
     """True if zero is not wrong where ``subnormal`` holds."""
+    flushed_steps: tuple[NDArray[Any], ...] = ()
+    """Further legal results: those of the readings with zeros in place of subnormal intermediate results.
+
+    Empty if these are not accepted, or none is subnormal.
+    """
     flushed_inputs: tuple[NDArray[Any], ...] = ()
     """Further legal results: those of the readings with zeros in place of subnormal inputs. Empty if these are not accepted."""
 
@@ -68,16 +74,22 @@ def legal_set(contract: Contract, call: Call) -> Legal:
     results, index = _evaluated(readings, triples)
     zeroed = subnormals_as_zero(triples) if contract.denormals == "flush-inputs" else None
     others = [] if zeroed is None else _evaluated(readings, zeroed)[0]
+    may_flush = contract.denormals != "keep"
+    steps = _flushed_steps(readings, triples) if may_flush else []
+    if zeroed is not None:
+        others += _flushed_steps(readings, zeroed)
     if table is not None and len(results) > 1:
         # Merge readings that differ only for triples which the call does not hold.
         met = table.met()
         kept, index = _merged([codes[met] for codes, _ in results], index)
         results = [results[position] for position in kept]
-    distinct, flushed_inputs = ([codes for codes, _ in some] for some in (results, others))
+    distinct, flushed_steps, flushed_inputs = ([codes for codes, _ in some] for some in (results, steps, others))
     # A single mask, the usual case, is not copied; the ufunc's own reduce makes two copies.
     subnormal: NDArray[Any] = np.asarray(reduce(np.logical_or, [mask for _, mask in (*results, *others)]))
     if table is not None:
-        distinct, flushed_inputs = ([table.spread(codes) for codes in some] for some in (distinct, flushed_inputs))
+        distinct, flushed_steps, flushed_inputs = (
+            [table.spread(codes) for codes in some] for some in (distinct, flushed_steps, flushed_inputs)
+        )
         subnormal = table.spread(subnormal) if subnormal.any() else np.zeros(operands.shape, np.bool_)
     return Legal(
         whole.output_dtype,
@@ -86,9 +98,34 @@ def legal_set(contract: Contract, call: Call) -> Legal:
         tuple(codes.reshape(whole.shape) for codes in distinct),
         tuple(index),
         subnormal.reshape(whole.shape),
-        contract.denormals != "keep",
+        may_flush,
+        tuple(codes.reshape(whole.shape) for codes in flushed_steps),
         tuple(codes.reshape(whole.shape) for codes in flushed_inputs),
     )
+
+
+def _flushed_steps(readings: Sequence[Reading], operands: Operands) -> list[tuple[Codes, NDArray[np.bool_]]]:
+    """The results of range readings whose subnormal intermediate results count as zero.
+
+    A linear reading has one product, which is subnormal only where its result is, or is zero.
+    """
+    if "min_range" not in operands.codes:
+        return []
+    flushing = [recipe for reading in readings for recipe in range_lattice.flushing(reading, operands)]
+    return _evaluated(flushing, operands)[0] if flushing else []
+
+
+def official_set(contract: Contract, call: Call) -> Legal | None:
+    """The legal set of a call that the text leaves open and whose result an official case states; None for other calls.
+
+    The stated result is the only legal one. The admitted readings stand for it if all of them give it.
+    """
+    due = contract.due(call)
+    if due is None:
+        return None
+    stated, by_readings = _as_given(FixedResult(due.dtype, due.codes)), legal_set(contract, call)
+    agree = (by_readings.dtype, len(by_readings.distinct)) == (due.dtype, 1)
+    return by_readings if agree and np.array_equal(by_readings.distinct[0], stated.distinct[0]) else stated
 
 
 def subnormals_as_zero(operands: Operands) -> Operands | None:

@@ -111,11 +111,13 @@ def _discrepancies(
         discrepancies.append(
             verdicts.disagrees(judged, label, outcome, finding.reference.label, other, recipes_of_both)
         )
+    if verdict == Verdict.NOT_FOLLOWED:
+        discrepancies.append(verdicts.not_followed(judged, label, outcome))
     if verdict == Verdict.CHANGED and ask_reference:
         discrepancies.append(changes.reproduced(finding, judged, outcome, ask_reference(judged.call)))
     comparison = verdicts.compared(judged, outcome)
     if comparison is not None:
-        discrepancies.append(verdicts.flushed(judged, label, comparison))
+        discrepancies.append(verdicts.flushed(judged, label, outcome, comparison))
         if verdict == Verdict.VIOLATION:
             recipes = [named(judged.contract, name) for name in finding.readings]
             elsewhere = judged.contract.readings(judged.call)[0] if len(recipes) > 1 else None

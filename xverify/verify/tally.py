@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from xverify.arithmetic.indexing import Misindexing
 from xverify.arithmetic.reading import Reading
@@ -14,7 +14,7 @@ from xverify.core.call import Outcome
 from xverify.core.verdict import Verdict
 from xverify.verify import verdicts
 from xverify.verify.attribute import Misread, gives
-from xverify.verify.compare import Comparison
+from xverify.verify.compare import Comparison, max_ulp
 from xverify.verify.evidence import Evidence, Explained, explained
 from xverify.verify.findings import Discrepancy, Subject, witness_order
 from xverify.verify.ordinary import OrdinaryCalls
@@ -51,12 +51,18 @@ class CellTally:
     """Calls that were refused as not implemented."""
     unreadable: int = 0
     """Allowed calls whose result could not be read."""
+    unreadable_values: int = 0
+    """Values of such calls."""
+    due: int = 0
+    """Values of the allowed calls that gave a result, also of one that could not be read."""
     deaths: set[str] = field(default_factory=set)
     """The kinds of deaths that occurred: "crash" and "hang"."""
     alive: tuple[str, ...] | None = None
     """Names of the admitted readings that explain all values so far; None before the first call."""
     worst: tuple[Judged, Outcome] | None = None
     """The smallest call with a wrong value."""
+    odd: tuple[Judged, Outcome] | None = None
+    """The smallest allowed call whose result could not be read, or had another dtype or shape."""
     flush: tuple[Judged, Outcome] | None = None
     """The smallest call with a flushed result."""
     mixture: tuple[Judged, Outcome, Discrepancy] | None = None
@@ -69,6 +75,8 @@ class CellTally:
     """True if the simplest call of the cell was refused too."""
     refusal: tuple[Judged, Outcome] | None = None
     """The smallest allowed call that was rejected."""
+    missing: tuple[Judged, Outcome] | None = None
+    """The smallest allowed call that was refused as not implemented."""
     ordinary: OrdinaryCalls = field(default_factory=OrdinaryCalls)
     """The calls whose answers are evidence that the implementation computes something."""
     departures: dict[str, tuple[Judged, Outcome]] = field(default_factory=dict)
@@ -122,15 +130,18 @@ class Tally:
             cell.deaths.add(outcome.kind)
         cell.unsupported += outcome.kind == "unsupported"
         cell.answered += outcome.kind == "tensor"
-        if judged.judgement.verdict == "unspecified":
+        if judged.judgement.verdict == "unspecified" and (judged.legal is None or outcome.tensor is None):
             return discrepancies
         if outcome.kind == "tensor":
             self.answering.add(label)
         cell.ordinary.observe(judged.call, outcome.kind)
         if outcome.kind == "rejected":
             cell.rejected += 1
-            if cell.refusal is None or _smaller(judged, cell.refusal[0]):
-                cell.refusal = (judged, outcome)
+            cell.refusal = _smallest(cell.refusal, judged, outcome)
+        elif outcome.kind == "unsupported":
+            cell.missing = _smallest(cell.missing, judged, outcome)
+        elif outcome.kind in ("tensor", "unreadable"):
+            cell.due += judged.call.values
         comparison = verdicts.compared(judged, outcome)
         if comparison is not None:
             self._values(judged, label, outcome, comparison, cell, is_judged, subject.often)
@@ -138,10 +149,14 @@ class Tally:
             return discrepancies
         if outcome.kind == "unreadable":
             cell.unreadable += 1
+            cell.unreadable_values += judged.call.values
+            cell.odd = _smallest(cell.odd, judged, outcome)
             nothing = verdicts.unreadable(judged, label, outcome)
             return discrepancies + ([nothing] if nothing and is_judged else [])
         odd = verdicts.shape_or_type(judged, label, outcome)
-        cell.wrong += max(1, judged.call.values) if odd else 0
+        if odd is not None:
+            cell.wrong += max(1, judged.call.values)
+            cell.odd = _smallest(cell.odd, judged, outcome)
         return discrepancies + ([odd] if odd and is_judged else [])
 
     def _remember_unreadable(self, judged: Judged, subject: Subject, outcome: Outcome) -> None:
@@ -236,18 +251,16 @@ class Tally:
             if tally.worst is not None and self.judged_by[subject, cell.contract]
         ]
         for (subject, cell, tally), by in zip(violating, self._explanations(violating), strict=True):
-            assert tally.worst is not None
-            judged, outcome = tally.worst
-            comparison = verdicts.compared(judged, outcome)
-            assert comparison is not None
             tally.explained = by
-            discrepancy = verdicts.violates(judged, subject.name, outcome, comparison, by.recipe, by.elsewhere)
-            if discrepancy is None:
-                # The recipe was found on the kept calls. The smallest wrong one is not among them.
-                tally.explained = Explained(None)
-                discrepancy = verdicts.violates(judged, subject.name, outcome, comparison, None)
-            if discrepancy is not None:
-                yield subject, cell, tally, discrepancy, judged, outcome
+            parts = _parts(tally, by)
+            for part in parts:
+                shown = _violation(subject, part)
+                if shown is None and len(parts) == 1:
+                    # The recipe was found on the kept calls. The smallest wrong one is not among them.
+                    part.explained = Explained(None)
+                    shown = _violation(subject, part)
+                if shown is not None:
+                    yield subject, cell, part, *shown
 
     def _explanations(self, violating: Sequence[tuple[Subject, Cell, CellTally]]) -> list[Explained]:
         """The explanation of each cell.
@@ -308,7 +321,7 @@ class Tally:
                 continue
             comparison = verdicts.compared(judged, outcome)
             assert comparison is not None
-            discrepancy = verdicts.flushed(judged, subject.name, comparison)
+            discrepancy = verdicts.flushed(judged, subject.name, outcome, comparison)
             if discrepancy is not None:
                 yield subject, cell, tally, discrepancy, judged, outcome
 
@@ -327,6 +340,17 @@ class Tally:
         for (subject, cell), tally in self._ordered():
             if tally.rejected and self.judged_by[subject, cell.contract] == judged:
                 yield subject, cell, tally
+
+    def not_followed(self) -> Iterator[tuple[Subject, Cell, CellTally, Discrepancy, Judged, Outcome]]:
+        """Yield the cells that differ from an edition which does not judge the implementation."""
+        for (subject, cell), tally in self._ordered():
+            shown = tally.worst or tally.odd
+            if shown is None or self.judged_by[subject, cell.contract]:
+                continue
+            judged, outcome = shown
+            discrepancy = verdicts.not_followed(judged, subject.name, outcome)
+            if discrepancy is not None:
+                yield subject, cell, tally, discrepancy, judged, outcome
 
     def ambiguities(self) -> Iterator[tuple[Subject, Cell, CellTally, Discrepancy, Judged, Outcome]]:
         """Yield the cells in which an implementation follows another reading than the first.
@@ -359,14 +383,13 @@ class Tally:
         for kind in ("crash", "hang"):
             if kind in tally.deaths:
                 return kind
-        if tally.open:
+        if tally.open and not tally.wrong:
             return "unspecified"
         judged = self.judged_by[subject, cell.contract]
-        if not tally.answered and not tally.unreadable and (tally.unsupported or tally.simplest_refused):
+        if not tally.answered and not tally.unreadable and (tally.unsupported or tally.simplest_refused or not judged):
             return "unsupported"
-        if not judged:
-            differs = tally.wrong or tally.rejected or tally.unreadable
-            return "not-judged-differs" if differs else "not-judged-agrees"
+        if not judged:  # refused calls of a cell that is answered are a gap, see `xverify.report.gaps`
+            return "not-judged-differs" if tally.wrong or tally.unreadable else "not-judged-agrees"
         if tally.wrong:
             return "violation"
         if tally.unreadable:
@@ -376,6 +399,52 @@ class Tally:
         if tally.mixture is not None:
             return "mixed"
         return "ambiguous" if tally.ambiguous or tally.flushed else "agrees"
+
+
+def _smallest(kept: tuple[Judged, Outcome] | None, judged: Judged, outcome: Outcome) -> tuple[Judged, Outcome]:
+    """The kept call or the new one with its outcome, whichever is smaller."""
+    return kept if kept is not None and not _smaller(judged, kept[0]) else (judged, outcome)
+
+
+def _parts(tally: CellTally, by: Explained) -> list[CellTally]:
+    """The tally of a cell, or a part of it for each recipe of its wrong values."""
+    if by.evidence is None:
+        return [tally]
+    pieces = [replace(by, others=()), *by.others]
+    return [part for piece in pieces if (part := _part(tally, piece)) is not None]
+
+
+def _part(tally: CellTally, by: Explained) -> CellTally | None:
+    """The part of a cell's tally with the wrong values of one recipe. It counts kept calls only."""
+    assert by.evidence is not None
+    wrong = by.evidence.wrong
+    # A witness shows one recipe only, if possible.
+    pure = [each for each in wrong if each[1].aside is None or not each[1].aside.any()]
+    judged, seen = min(pure or wrong, key=lambda each: witness_order(each[0].call, each[0].number))
+    distances = [max_ulp(j.legal, s.got.codes, s.wrong) for j, s in wrong if j.legal is not None]
+    return replace(
+        tally,
+        explained=by,
+        evidence=by.evidence,
+        worst=(judged, Outcome("tensor", seen.got)),
+        wrong=sum(int(seen.wrong.sum()) for _, seen in wrong),
+        wrong_cases=len(wrong),
+        max_ulp=-1 if -1 in distances else max(distances, default=0),
+    )
+
+
+def _violation(subject: Subject, tally: CellTally) -> tuple[Discrepancy, Judged, Outcome] | None:
+    """The discrepancy of the smallest call with wrong values of a cell, or of a part of one."""
+    assert tally.worst is not None
+    assert tally.explained is not None
+    judged, outcome = tally.worst
+    by, comparison = tally.explained, verdicts.compared(judged, outcome)
+    assert comparison is not None
+    if by.evidence is not None:
+        seen = next(seen for each, seen in by.evidence.wrong if each is judged)
+        comparison = replace(comparison, wrong=seen.wrong)
+    discrepancy = verdicts.violates(judged, subject.name, outcome, comparison, by.recipe, by.elsewhere)
+    return None if discrepancy is None else (discrepancy, judged, outcome)
 
 
 def _smaller(a: Judged, b: Judged) -> bool:

@@ -17,12 +17,13 @@ from xverify.contracts.model import Cell, Contract, Judgement
 from xverify.core.bits import canonical
 from xverify.core.call import Call, Outcome
 from xverify.core.dtypes import FLOATS, INTEGERS
+from xverify.core.rounding import is_subnormal
 from xverify.core.verdict import Verdict
 from xverify.verify.attribute import Attribution, Misread, Recipe, Zeros, evaluated, gives
 from xverify.verify.compare import Comparison, compare
 from xverify.verify.details import detail_of, partly, types_detail
 from xverify.verify.findings import Discrepancy, Key
-from xverify.verify.legal import Legal, legal_set
+from xverify.verify.legal import Legal, legal_set, official_set
 
 NOTES: Mapping[str, tuple[Verdict, str]] = {
     "input-written": (Verdict.MEMORY, "writes to its inputs"),
@@ -53,7 +54,7 @@ class Judged:
     cell: Cell | None
     """The call's cell; None for a forbidden call."""
     legal: Legal | None
-    """The legal set of an allowed call; None for others."""
+    """The legal set of an allowed call, and of an open call whose result an official case states; None for others."""
     number: int = 0
     """The number of the call within its contract."""
     places: NDArray[np.int64] | None = None
@@ -90,7 +91,7 @@ def judge(contract: Contract, call: Call, number: int = 0, legal: Legal | None =
         # Open calls are counted apart from the allowed calls of their cell.
         clause = judgement.clauses[0].removeprefix(contract.id + "/")
         cell = replace(cell, variant=f"{cell.variant} open: {clause}".strip())
-        return Judged(contract, call, judgement, cell, None, number)
+        return Judged(contract, call, judgement, cell, None if refused else official_set(contract, call), number)
     legal = None if refused else legal or legal_set(contract, call)
     return Judged(contract, call, judgement, cell, legal, number)
 
@@ -113,7 +114,7 @@ def tested(judged: Judged) -> tuple[str, ...]:
     They are the clauses that it breaks or enters, or, for an allowed call, those that its result must follow.
     """
     contract, call = judged.contract, judged.call
-    if judged.legal is None:
+    if judged.legal is None or judged.judgement.clauses:
         return judged.judgement.clauses
     names = [name for name in _TESTED_BY_VALUES if name in ("output-shape", "output-type") or _applies(name, call)]
     if judged.legal.subnormal.any():
@@ -259,13 +260,20 @@ def compared(judged: Judged, outcome: Outcome) -> Comparison | None:
     return compare(legal, got)
 
 
-def flushed(judged: Judged, subject: str, comparison: Comparison) -> Discrepancy | None:
+def flushed(judged: Judged, subject: str, outcome: Outcome, comparison: Comparison) -> Discrepancy | None:
     """The discrepancy of results that are legal only if subnormal numbers may be zero."""
     if not comparison.flushed_values or comparison.wrong_values:
         return None
-    count = comparison.flushed_values
-    by_results = judged.legal is None or not (comparison.flushed & ~judged.legal.subnormal).any()
-    words = "flushes subnormal results to zero" if by_results else "takes subnormal inputs for zero"
+    count, legal, got = comparison.flushed_values, judged.legal, outcome.tensor
+    words = "flushes subnormal results to zero"
+    if legal is not None and got is not None:
+        codes, normal = canonical(got.codes, got.dtype), comparison.flushed & ~legal.subnormal
+        if any((codes == steps)[normal].all() for steps in legal.flushed_steps) and normal.any():
+            words = "flushes subnormal intermediate results to zero"
+        elif normal.any():
+            words = "takes subnormal inputs for zero"
+        elif is_subnormal(codes, got.dtype).any():
+            words = "gives zero for some subnormal results and keeps others"
     by = Attribution("flush-subnormals", words, count, count)
     key = Key(subject, judged.contract.id, Verdict.AMBIGUITY, f"{judged.contract.id}/subnormal", by.reading)
     return Discrepancy(key, f"{subject} {by.words}, which no sentence of the text mentions", by, count)
@@ -414,13 +422,14 @@ def disagrees(
         return None
     if "unsupported" in (outcome.kind, other.kind) or (outcome.refused and other.refused):
         return None
+    another = "another of its paths" if subject == reference else reference
     if outcome.refused or other.refused:
-        words = f"refuses what {reference} computes" if outcome.refused else f"computes what {reference} refuses"
+        words = f"refuses what {another} computes" if outcome.refused else f"computes what {another} refuses"
         detail = detail_of("refuses" if outcome.refused else "computes", reference)
     elif _same_values(outcome, other) or all(_follows(judged, each, recipes) for each in (outcome, other)):
         return None
     else:
-        words, detail = f"gives other values than {reference}", detail_of("other-values", reference)
+        words, detail = f"gives other values than {another}", detail_of("other-values", reference)
     clause = judged.judgement.clauses[0]
     key = Key(subject, judged.contract.id, Verdict.AMBIGUITY, clause, detail)
     summary = f"the clause {clause_text(judged, clause)!r} leaves the call open, and {subject} {words}"
@@ -459,6 +468,25 @@ def nondeterministic(judged: Judged, subject: str, first: Outcome, second: Outco
     once = first.tensor is None or second.tensor is None
     what = "answers a call once and not another time" if once else "answers the same call twice with different bits"
     return Discrepancy(key, f"{subject} {what}", values=judged.call.values)
+
+
+def not_followed(judged: Judged, subject: str, outcome: Outcome) -> Discrepancy | None:
+    """The discrepancy of an allowed call that differs from an edition which does not judge the implementation.
+
+    All such calls have one key, so that they are one finding. Refusals are no values, so they count as gaps.
+    """
+    comparison = compared(judged, outcome)
+    odd = unreadable(judged, subject, outcome) if judged.cell is not None else None
+    odd = odd or shape_or_type(judged, subject, outcome)
+    if odd is None and (comparison is None or not comparison.wrong_values):
+        return None
+    contract = judged.contract
+    clause = f"{contract.id}/formula"
+    clause = clause if clause in contract.clauses else next(iter(contract.clauses))
+    key = Key(subject, contract.id, Verdict.NOT_FOLLOWED, clause, "")
+    words = f"does not follow {contract.id}, which it does not claim to implement"
+    values, max_ulp = (judged.call.values, -1) if comparison is None else (comparison.wrong_values, comparison.max_ulp)
+    return Discrepancy(key, f"{subject} {words}", values=values, max_ulp=max_ulp, words=words)
 
 
 def _formula(judged: Judged) -> str:

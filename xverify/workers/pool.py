@@ -204,10 +204,10 @@ class WorkerPool:
     def judges(self, contract: Contract, name: str) -> bool:
         """True if the edition judges the implementation.
 
-        That is so if the implementation's package ships the edition, or if it is the kernel under test.
+        That is so if `Oracle.judged_by` names the edition, or if the implementation is the kernel under test.
         """
         oracle = self.oracles[name]
-        return oracle.role == "kernel" or any(fnmatchcase(contract.id, pattern) for pattern in oracle.ships)
+        return oracle.role == "kernel" or any(fnmatchcase(contract.id, pattern) for pattern in oracle.judged_by)
 
     def answering(self, contract: str) -> list[Oracle]:
         """The running implementations that take calls of an edition, or of the edition that it is like."""
