@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from xverify.core.machine import MISSING
 from xverify.oracles import all_oracles
+from xverify.oracles.releases import release_of
 from xverify.report import summary
 from xverify.report.causes import Cause, causes, findings_of, types
 from xverify.report.formats.markdown import code, row, text
@@ -293,7 +294,11 @@ def _versions(case: Case, again: Again | None) -> list[str]:
     needed = ["python", "numpy", "ml_dtypes", *(oracle.needs if oracle is not None else ())]
     packages = [(name, run["versions"].get(name, MISSING)) for name in needed]
     listed = [f"{name.replace('python', 'Python')} {v}" for name, v in packages if v != MISSING]
-    lines = [f"- Versions: {text(', '.join([case.versioned, *listed]))}{on}."]
+    release = release_of(oracle, finding["subject"]["version"]) if oracle is not None else ""
+    version = (
+        f"{case.versioned} ({release})" if release and finding["subject"]["version"] not in release else case.versioned
+    )
+    lines = [f"- Versions: {text(', '.join([version, *listed]))}{on}."]
     return [*lines, *([f"- {text(_asked_again(case, again))}"] if again is not None else []), ""]
 
 
