@@ -104,7 +104,8 @@ _CORE = ("BITS", "Call", "Outcome", "Tensor", "code_dtype", "decode_call")
 _FUNCTIONS = (
     script_main.introduce, script_main.version, script_main.read_call, script_main.read_codes, script_main.kernel_file,
     script_main.load, script_main.run, script_main.attempt, script_main.repeated, script_main.canonical, script_main.words,
-    script_main.listed, script_main.compare, script_main.in_child, script_main.in_children, script_main.conclude, script_main.main,
+    script_main.listed, script_main.compare, script_main.in_child, script_main.in_children,
+    script_main.conclude, script_main.main,
 )  # fmt: skip
 
 _CONSTANTS = ("FRACTION_BITS", "LIMIT_SECONDS", "REPEAT_SECONDS", "MOST_TRIES", "TRY_SECONDS", "RETURNED")
