@@ -198,8 +198,8 @@ def _field(
         return None
     worst_of: dict[str, str] = {}
     for cell in listed:
-        statuses = (cell["status"], worst_of.get(cell["x_dtype"], cell["status"]))
-        worst_of[cell["x_dtype"]] = summary.worst(statuses)
+        status = str(cell["status"])
+        worst_of[cell["x_dtype"]] = summary.worst((status, worst_of.get(cell["x_dtype"], status)))
     by_status: dict[str, list[str]] = defaultdict(list)
     for x_dtype in sorted(worst_of, key=lambda dtype: (common_first(dtype), dtype)):
         by_status[worst_of[x_dtype]].append(x_dtype)
@@ -207,5 +207,5 @@ def _field(
     if causes:
         worst = min(causes, key=lambda cause: cause.severity.rank)
         return Field(len(causes), worst.severity.tone, effect(worst).heading, types)
-    status = summary.worst(worst_of.values())
-    return Field(0, summary.tone(status), summary.words(status), types)
+    whole = summary.worst(worst_of.values())
+    return Field(0, summary.tone(whole), summary.words(whole), types)

@@ -135,7 +135,7 @@ def _cards(report: Json, causes: list[Cause]) -> list[Card]:
 
 def _short_editions(report: Json) -> dict[str, tuple[str, list[str], str]]:
     """Return operator, short names of all its editions, and short name of every edition."""
-    result = {}
+    result: dict[str, tuple[str, list[str], str]] = {}
     for operator, contracts in summary.operators(report).items():
         name = operator.rpartition("/")[2]
         order = [overview.short_name(contract, name) for contract in contracts]
