@@ -67,3 +67,23 @@ def test_measured_values_make_a_picture_from_the_fourth_on() -> None:
     assert "Measured: 4 wrong values" in drawn.caption
     unexplained["witness"]["legal"] = unexplained["witness"]["legal"][:3]
     assert picture([unexplained]) is None
+
+
+def test_an_indexing_mistake_is_drawn_with_the_parameters_that_it_reads() -> None:
+    misread = ignored()
+    tensors = misread["witness"]["call"]["tensors"]
+    del tensors["zero_point"]
+    tensors["x"] = tensor("int8", [1, 2], ["1", "1"], ["0x01", "0x01"])
+    tensors["scale"] = tensor("float32", [2], ["0.5", "1.0"], ["0x3f000000", "0x3f800000"])
+    misread["attribution"]["reading"] = "as-per-tensor@exact"
+    misread["witness"]["legal"] = [wrong([0, 1], ("0.5", "0x3f000000"), ("1.0", "0x3f800000", ["exact"]))]
+    drawn = picture([misread])
+    assert drawn is not None
+    assert (drawn.y_labels, drawn.error_label) == (("127", "-128"), "64")
+    tensors["x"] = tensor("int8", [1], ["-5"], ["0xfb"])
+    tensors["scale"] = tensor("float32", [], ["0.5"], ["0x3f000000"])
+    misread["attribution"]["reading"] = "requantized-to-uint8@exact"
+    misread["witness"]["legal"] = [wrong([0], ("0.0", "0x00000000"), ("-2.5", "0xc0200000", ["exact"]))]
+    drawn = picture([misread])
+    assert drawn is not None
+    assert drawn.shaded == ((0.0, 180.0),), "the negative values"
