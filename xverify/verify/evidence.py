@@ -27,7 +27,7 @@ from xverify.verify.attribute import (
     Recipe,
     Zeros,
 )
-from xverify.verify.compare import Comparison
+from xverify.verify.compare import Comparison, compare
 from xverify.verify.region import EVERYWHERE, NOWHERE_SIMPLE, Region, Sample, region
 from xverify.verify.verdicts import Judged
 
@@ -201,11 +201,12 @@ class Evidence:
 
 
 def _telling(judged: Judged, piece: Recipe | None) -> NDArray[np.bool_] | None:
-    """The mask of values on which a recipe differs from every admitted reading; None without a recipe."""
-    if piece is None or judged.legal is None:
+    """The mask of values on which a recipe leaves the legal set; None without a recipe."""
+    legal = judged.legal
+    codes = None if piece is None or legal is None else attribute.codes_of(judged.contract, judged.call, piece)
+    if legal is None or codes is None:
         return None
-    codes = attribute.codes_of(judged.contract, judged.call, piece)
-    return np.asarray(np.logical_and.reduce([legal != codes for legal in judged.legal.distinct]))
+    return compare(legal, Tensor(legal.dtype, np.broadcast_to(codes, legal.shape))).wrong
 
 
 def _beginning(seen: CheckedResult) -> CheckedResult:
