@@ -120,8 +120,9 @@ def keys_of(finding: Json) -> Iterator[CauseKey]:
     elif kind == "not-followed":
         yield key(finding["contract"])
     elif kind == TEXT:
-        between = finding["subject"]["name"] if detail.startswith(("onednn/", "ai.onnx/")) else ""
-        yield key(f"{between}:{clause_in(finding)}", family=operator_of(finding["contract"]))
+        # A document contradicts itself, or another one: then the detail names that one's clause.
+        contradiction = detail.partition(":")[0] if finding["subject"]["name"] == finding["contract"] else detail
+        yield key(f"{contradiction}:{clause_in(finding)}", family=operator_of(finding["contract"]))
     elif kind == OPEN:
         yield key(*_open(finding, detail))
     else:
