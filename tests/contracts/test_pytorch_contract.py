@@ -61,6 +61,7 @@ JUDGED = [
     (litert.ID, "x=int8[3] scale=float16[]", "unspecified", "scale-dtype"),
     (litert.ID, "x=int8[3] scale=float32[]=-0.5", "unspecified", "scale-value"),
     (litert.ID, "x=int8[3] scale=float32[]=inf", "unspecified", "scale-value"),
+    (litert.ID, "x=int8[3] scale=float32[]=1e-39", "unspecified", "scale-value"),
     (litert.ID, "x=int8[2,3] scale=float32[3] axis=-1", "unspecified", "axis"),
     (litert.ID, "x=int8[3] scale=float32[] block_size=2", "unspecified", "arguments"),
 ]
