@@ -119,8 +119,14 @@ def findings_of(report: Json, identity: str) -> list[Json]:
 
 def sentence(cause: Cause) -> str:
     """Describe a cause in one sentence: implementations, difference, and a wrong value in numbers."""
-    head = cause.title if cause.is_sentence else f"{some(cause.implementations, MOST_SUBJECTS)} {cause.title}"
+    head = cause.title if cause.is_sentence else f"{named(cause)} {cause.title}"
     return f"{head}: {cause.effect}" if cause.effect else head
+
+
+def named(cause: Cause) -> str:
+    """Name the implementations as a singular subject: "tensorflow (and tensorflow-function)"."""
+    first, *others = cause.implementations
+    return f"{first} (and {some(others, MOST_SUBJECTS - 1)})" if others else first
 
 
 def types(cause: Cause) -> str:

@@ -173,12 +173,12 @@ def oracle_of(subject: Mapping[str, Any]) -> Oracle | None:
 
 
 def environment(subject: Mapping[str, Any]) -> dict[str, str]:
-    """The environment variables that belong to the setting in a variant's name."""
+    """The environment variables of an implementation, and those of the setting in a variant's name."""
     oracle = oracle_of(subject)
-    settings = oracle.varies if oracle is not None else ()
-    return dict(
-        pair for setting in settings if setting.name == setting_of(subject["name"]) for pair in setting.environment
-    )
+    if oracle is None:
+        return {}
+    wanted = [setting for setting in oracle.varies if setting.name == setting_of(subject["name"])]
+    return dict([*oracle.environment, *(pair for setting in wanted for pair in setting.environment)])
 
 
 def _oracle_data(finding: Json) -> Json | None:
