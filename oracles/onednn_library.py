@@ -315,7 +315,7 @@ def short_form(call: ShortCall) -> Optional[Program]:
     roles, output, attributes = _parts(call)
     operands = {role: call.tensors[role] for role in roles if role in call.tensors}
     plain = all(tensor.dtype in _C_TYPES and tensor.layout == "C" for tensor in call.tensors.values())
-    if call.graph is not None or not plain or attributes is None or not call.tensors["x"].size > 0:
+    if call.graph is not None or not plain or attributes is None or call.tensors["x"].size == 0:
         return None
     kind = "dequantize" if len(roles) == 1 else "dynamic_dequantize"
     x = call.tensors["x"]

@@ -65,6 +65,7 @@ ORACLES = (
         judged_by=("tensorflow/Dequantize@installed",),
         module=__name__,
         environment=KERNELS[0].environment,
+        family="tensorflow",
         only_with="avx512f",
         releases=RELEASES,
     ),

@@ -149,6 +149,16 @@ def fits(contract: Contract, granularity: str, shape: tuple[int, ...]) -> bool:
     return not (len(shape) == 1 and contract.id == "ai.onnx/DequantizeLinear-19")
 
 
+def shapes_of(domain: Domain) -> tuple[tuple[int, ...], ...]:
+    """The shapes of the walk. Other ranks become the largest that the edition admits: first axes are merged, or added."""
+    if not domain.ranks:
+        return SHAPES
+    rank = max(domain.ranks)
+    folded = ((*(1,) * (rank - len(shape)), *shape) for shape in SHAPES if len(shape) <= rank)
+    merged = ((math.prod(s[: len(s) - rank + 1]), *s[len(s) - rank + 1 :]) for s in SHAPES if len(s) > rank)
+    return tuple(dict.fromkeys((*folded, *merged)))
+
+
 def cell_structures(contract: Contract) -> Iterator[Structure]:
     """One structure for each cell."""
     domain = contract.domain
@@ -186,6 +196,8 @@ def second_structures(contract: Contract) -> Iterator[Structure]:
         if structure.granularity == "per_tensor":
             continue
         shape, is_blocked = SECOND_SHAPES[structure.granularity], structure.granularity == "blocked"
+        if not fits(contract, structure.granularity, shape):
+            continue
         yield replace(
             structure, shape=shape, axis=len(shape) - 1 if is_blocked else structure.axis,
             block_size=(4, 16, 32)[n % 3] if is_blocked else 0,
@@ -230,9 +242,10 @@ def block_structures(contract: Contract) -> Iterator[Structure]:
         if not fits(contract, "blocked", shape):
             shape = (3, extent)
         scale, out = pick(pairs)
+        last = (len(shape) - 1, -1) if "axis" in domain.attributes else (None,)
         yield Linear(
-            x_dtype, scale, "blocked", shape, pick(zero_point_choices(domain, x_dtype)), out,
-            pick((len(shape) - 1, -1)), block_size, pick(("C", *LAYOUTS)), pick(("drawn", "table")), "random", 4000 + n,
+            x_dtype, scale, "blocked", shape, pick(zero_point_choices(domain, x_dtype)), out, pick(last), block_size,
+            pick(("C", *LAYOUTS)), pick(("drawn", "table")), "random", 4000 + n,
             pick(("C", *LAYOUTS)),
         )  # fmt: skip
 
@@ -272,7 +285,7 @@ def shape_structures(contract: Contract) -> Iterator[Structure]:
             _, _, narrow, out = pick([c for c in choices if c[:2] == (dtype, mode)])
             yield Range(dtype, mode, shape, narrow, out, pick(LAYOUTS), pick(RANGE_RECIPES), 1000 + n)
         return
-    for shape, granularity, x_dtype in product(SHAPES, domain.granularities, domain.x_dtypes):
+    for shape, granularity, x_dtype in product(shapes_of(domain), domain.granularities, domain.x_dtypes):
         if not fits(contract, granularity, shape):
             continue
         n = next(turn)
@@ -356,7 +369,8 @@ def exponent_structures(contract: Contract) -> Iterator[Structure]:
                 shape = (1, exponents * codes)
             yield Linear(
                 x_dtype, scale, granularity, shape, zero_point, out,
-                0 if shape[0] == exponents else 1, codes if granularity == "blocked" else 0,
+                None if "axis" not in domain.attributes else 0 if shape[0] == exponents else 1,
+                codes if granularity == "blocked" else 0,
                 scale_recipe=EVERY_EXPONENT, seed=8000 + n,
             )  # fmt: skip
 

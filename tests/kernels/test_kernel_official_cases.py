@@ -9,11 +9,15 @@ from cuda_on_cpu import FakeCuPy
 from kernel_arrays import NEWEST
 
 from xverify import contracts
-from xverify.contracts import onnx
+from xverify.contracts import onnx, pytorch
 from xverify.oracles import xverify_cuda, xverify_numpy
 from xverify.oracles.protocol import Loaded
 
-IDS = (*(f"ai.onnx/DequantizeLinear-{version}" for version in onnx.VERSIONS), "com.microsoft/DequantizeLinear-1@seed")
+IDS = (
+    *(f"ai.onnx/DequantizeLinear-{version}" for version in onnx.VERSIONS),
+    "com.microsoft/DequantizeLinear-1@seed",
+    pytorch.edition(pytorch.TENSOR),
+)
 
 
 def check(kernel: Loaded) -> None:

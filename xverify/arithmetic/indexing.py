@@ -18,7 +18,7 @@ import numpy as np
 
 from xverify.arithmetic.gathers import GATHERS, Gather, Index, placement_of
 from xverify.arithmetic.reading import Codes, Operands
-from xverify.arithmetic.requantize import requantized
+from xverify.arithmetic.requantize import quantizes, requantized
 from xverify.core.call import BITS, Call, code_dtype
 from xverify.core.dtypes import FLOATS, QUANTIZED, values
 
@@ -272,11 +272,14 @@ def _memory_order(call: Call, right: Operands, role: str) -> Reread | None:
 
 def _quantized_again(dtype: str, keeps_zero_point: bool, call: Call, right: Operands, role: str) -> Reread | None:
     """The operands of the second dequantization. Without a type, it has that of x."""
-    if role == "zero_point":
-        zeros = right.dtypes[role], np.zeros((), right.codes[role].dtype)
-        return (right.dtypes[role], right.codes[role]) if keeps_zero_point else zeros
-    codes = requantized(right, dtype or right.dtypes["x"], keeps_zero_point)
-    return None if codes is None else (dtype or right.dtypes["x"], codes)
+    target = dtype or right.dtypes["x"]
+    if not quantizes(right, target, keeps_zero_point):
+        return None
+    if role == "x":
+        codes = requantized(right, target, keeps_zero_point)
+        return None if codes is None else (target, codes)
+    kept = right.codes[role]
+    return right.dtypes[role], kept if keeps_zero_point else np.zeros((), kept.dtype)
 
 
 def _requantizations() -> Iterator[Misindexing]:
@@ -310,6 +313,8 @@ def _rows() -> Iterator[tuple[str, str, tuple[str, ...], Read]]:
     yield "strides-ignored", "reads x as if its memory were contiguous", ("x",), partial(_layout_ignored, False)
     start = "reads x as if its memory were contiguous and began with its first element"
     yield "strides-and-offset-ignored", start, ("x",), partial(_layout_ignored, True)
+    parameters = "reads the parameters as if their memory were contiguous"
+    yield "parameter-strides-ignored", parameters, _PARAMETERS, partial(_layout_ignored, False)
     yield "memory-order", "takes the elements of x in the order of their memory", ("x",), _memory_order
     for name, words, source in _SHIFTED:
         yield name, words, ("x",), partial(_moved, source, 0, False)

@@ -17,6 +17,14 @@ from xverify.core.call import BITS, code_dtype
 from xverify.core.dtypes import FLOATS, INTEGERS, SMALL_FLOATS, integer_range, values
 
 
+def quantizes(right: Operands, dtype: str, keeps_zero_point: bool) -> bool:
+    """True if QuantizeLinear has such types, and the call has values."""
+    zero_dtype = right.dtypes.get("zero_point", "")
+    if 0 in right.shape or not (dtype in INTEGERS or dtype.startswith("float8")):
+        return False
+    return not (keeps_zero_point and (zero_dtype in FLOATS or (dtype in SMALL_FLOATS and zero_dtype in INTEGERS)))
+
+
 def requantized(right: Operands, dtype: str, keeps_zero_point: bool) -> Codes | None:
     """The codes of QuantizeLinear applied to the result of the call.
 
@@ -26,13 +34,11 @@ def requantized(right: Operands, dtype: str, keeps_zero_point: bool) -> Codes | 
         keeps_zero_point: True to add the call's zero point, False to add none.
 
     Returns:
-        None if QuantizeLinear has no such types.
+        None if QuantizeLinear has no such types, or the call no values.
     """
+    if not quantizes(right, dtype, keeps_zero_point):
+        return None
     zero_dtype = right.dtypes.get("zero_point", "")
-    if dtype not in INTEGERS and not dtype.startswith("float8"):
-        return None
-    if keeps_zero_point and (zero_dtype in FLOATS or (dtype in SMALL_FLOATS and zero_dtype in INTEGERS)):
-        return None
     y = values(right.output_dtype, EXACT.evaluate(right)).astype(np.float32)
     scale = values(right.dtypes["scale"], right.codes["scale"]).astype(np.float32)
     with np.errstate(all="ignore"):

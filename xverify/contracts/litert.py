@@ -41,8 +41,8 @@ _CLAUSES = {
     ),
     "data-type": (
         "Per-axis (aka per-channel in Conv ops) or per-tensor weights are represented by `int8` two’s complement values in the "
-        "range `[-127, 127]` with zero-point equal to 0. Per-tensor activations/inputs are represented by `int8` two’s complement "
-        "values in the range `[-128, 127]`, with a zero-point in range `[-128, 127]`.",
+        "range `[-127, 127]` with zero-point equal to 0. Per-tensor activations/inputs are represented by `int8` two’s "
+        "complement values in the range `[-128, 127]`, with a zero-point in range `[-128, 127]`.",
         "the text covers int8 only: other types are left open",
     ),
     "zero-point-range": (

@@ -20,6 +20,7 @@ import numpy as np
 from xverify.contracts.documents import version_of
 from xverify.contracts.model import Domain, Judgement, OfficialCase, TextCheck
 from xverify.core.call import BITS, Attribute, Call, Tensor, code_dtype
+from xverify.core.dtypes import common_first
 from xverify.core.errors import DocumentError
 
 _ASK_NODE_TESTS = """
@@ -162,17 +163,13 @@ def contradictions(
     for case in cases:
         for clause in judge(case.call).clauses:
             by_clause[sentences.get(clause, clause)].append(case)
-    return tuple(
-        TextCheck(clause, "official-cases", _summary(clause, contradicting), contradicting[0].call)
-        for clause, contradicting in by_clause.items()
-    )
+    checks = []
+    for clause, contradicting in by_clause.items():
+        first = min(contradicting, key=lambda case: common_first(case.call.data.dtype))
+        checks.append(TextCheck(clause, "official-cases", _summary(clause, first, len(contradicting)), first.call))
+    return tuple(checks)
 
 
-def _summary(clause: str, cases: list[OfficialCase]) -> str:
-    names = ", ".join(case.name for case in cases)
-    tensors = cases[0].call.tensors
-    shapes = ", ".join(f"{role} {tensor.dtype}{list(tensor.shape)}" for role, tensor in tensors.items())
-    return (
-        f"the clause {clause.rsplit('/', 1)[1]!r} forbids calls that {cases[0].source} require: "
-        f"{names} (the first has {shapes})"
-    )
+def _summary(clause: str, first: OfficialCase, count: int) -> str:
+    shapes = " and ".join(f"{role} {list(tensor.shape)}" for role, tensor in first.call.tensors.items())
+    return f"the clause {clause.rsplit('/', 1)[1]!r} forbids {count} of {first.source}, such as {first.name}, which has {shapes}"

@@ -17,15 +17,26 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
+from typing import Any
 
 from xverify.arithmetic.linear_operands import ceil_div, linear_operands, normal_axis
 from xverify.arithmetic.reading import Operands, Reading
 from xverify.arithmetic.readings import EXACT, FLOAT32, OUTPUT, Stepwise
 from xverify.contracts.documents import quotes, torch_text
-from xverify.contracts.model import Cell, Clause, Contract, Domain, Granularity, Judgement, TextCheck, judged
+from xverify.contracts.model import (
+    Cell,
+    Clause,
+    Contract,
+    Domain,
+    Granularity,
+    Judgement,
+    OfficialCase,
+    TextCheck,
+    judged,
+)
 from xverify.core.call import Call
-from xverify.core.dtypes import INTEGERS
+from xverify.core.dtypes import INTEGERS, tensor
 from xverify.core.errors import DocumentError
 
 PER_TENSOR, PER_CHANNEL, GROUP, TENSOR = OPERATORS = (
@@ -44,7 +55,10 @@ _FORMULA = (
     r"\text{output} = ( min( \text{quant\_max}, max( \text{quant\_min}, \text{std::nearby\_int}(\text{input} / \text{scale}) + "
     r"\text{zero\_point} ) ) - \text{zero\_point} ) \times \text{scale}"
 )
-_FORMULA_NOTE = "the docstring of torch.fake_quantize_per_tensor_affine, which quantizes and dequantizes; no other docstring writes the formula"
+_FORMULA_NOTE = (
+    "the docstring of torch.fake_quantize_per_tensor_affine, which quantizes and dequantizes; the docstrings of the "
+    "operators write no formula"
+)
 _DTYPES = (
     "_INTEGER_DTYPES = [torch.uint8, torch.int8, torch.uint16, torch.int16, torch.int32] ... "
     "_FLOAT_DTYPES = [torch.float8_e5m2, torch.float8_e4m3fn]"
@@ -75,8 +89,8 @@ _OUT_DTYPE = "out_dtype (torch.dtype?): optional dtype for output Tensor ... deq
 
 _SILENT = {
     "intermediate": (
-        "no sentence says in which type the difference and the product are computed, or how often they are rounded: exact ones are "
-        "admitted, and those of float32 or of the output type, whether or not x, the zero point and the scale are cast first"
+        "no sentence says in which type the difference and the product are computed, or how often they are rounded: exact ones "
+        "are admitted, and those of float32 or of the output type, whether or not x, the zero point and the scale are cast first"
     ),
     "output-shape": "no sentence says that the output has the shape of the input",
     "subnormal": "no sentence mentions subnormal results: whether they are kept or flushed to zero is open",
@@ -104,8 +118,8 @@ _CLAUSES: Mapping[str, Mapping[str, tuple[str, str]]] = {
     PER_CHANNEL: {
         "formula": (_FORMULA, _FORMULA_NOTE),
         "affine": (
-            "Affine per channel dequantization for the Tensor using the same quantization parameters for each channel/axis to map "
-            "from quantized values to floating point values",
+            "Affine per channel dequantization for the Tensor using the same quantization parameters for each channel/axis to "
+            "map from quantized values to floating point values",
             "the formula of this map is the clause formula",
         ),
         "x-type": (_DTYPES, _DTYPES_NOTE),
@@ -130,8 +144,8 @@ _CLAUSES: Mapping[str, Mapping[str, tuple[str, str]]] = {
         ),
         "scale-type": ("scales (float32 torch.Tensor): quantization parameter for per channel group affine quantization", ""),
         "rank": (
-            "Groupwise dequantization within each channel for ... 2-d Tensor ... for each row of a 2-d Tensor (M, N), we calculate "
-            "scales/zero_points for each `group_size` elements",
+            "Groupwise dequantization within each channel for ... 2-d Tensor ... for each row of a 2-d Tensor (M, N), we "
+            "calculate scales/zero_points for each `group_size` elements",
             "",
         ),
         "block-size": (_GROUP_SCHEMA, "the argument group_size has no default value, and counts elements"),
@@ -153,7 +167,8 @@ _CLAUSES: Mapping[str, Mapping[str, tuple[str, str]]] = {
             "the docstrings of torch.quantize_per_tensor and torch.quantize_per_channel, which make quantized tensors",
         ),
         "scale-dtype": (
-            "scale (float or Tensor): scale to apply in quantization formula ... scales (Tensor): float 1D tensor of scales to use",
+            "scale (float or Tensor): scale to apply in quantization formula ... scales (Tensor): float 1D tensor of "
+            "scales to use",
             "the text names no width: scales of float32 are judged, others are left open",
         ),
         "zero-point-required": (_MAPS_TO_ZERO, "a quantized tensor always has a zero point"),
@@ -312,20 +327,87 @@ def _value_clause(operator: str, call: Call, reading: str | None) -> str:
 
 def _text_checks(operator: str) -> tuple[TextCheck, ...]:
     """Sentences of a docstring that do not fit its operator."""
+    result = "the text says that the result is a float32 Tensor, and that out_dtype is its type"
     checks = {
-        PER_TENSOR: ("output-dtype", "float32-result", "the text says that the result is a float32 Tensor, and that out_dtype is its type"),
-        PER_CHANNEL: ("output-dtype", "float32-result", "the text says that the result is a float32 Tensor, and that out_dtype is its type"),
+        PER_TENSOR: ("output-dtype", "float32-result", result),
+        PER_CHANNEL: ("output-dtype", "float32-result", result),
         GROUP: (
             "block-shape",
             "ceil-of-two",
-            "the text gives the number of scales as (M * ceil(N, group_size),): ceil has one argument; M * ceil(N / group_size) seems "
-            "to be meant",
+            "the text gives the number of scales as (M * ceil(N, group_size),): ceil has one argument, so that "
+            "M * ceil(N / group_size) seems to be meant",
         ),
-    }  # fmt: skip
+    }
     if operator not in checks:
         return ()
     clause, name, summary = checks[operator]
     return (TextCheck(f"{edition(operator)}/{clause}", name, summary),)
+
+
+@dataclass(frozen=True)
+class Example:
+    """An example of a docstring that prints a quantized tensor, its codes, and the numbers that they stand for."""
+
+    name: str
+    """The function of the docstring."""
+    sentence: str
+    """The printed text. PyTorch prints a number without decimals only if all numbers of the tensor are integers."""
+    codes: list[Any]
+    """The codes, of torch.quint8."""
+    scale: float | list[float]
+    zero_point: int | list[int]
+    attributes: Mapping[str, int]
+    due: list[Any]
+    """The printed numbers."""
+
+
+EXAMPLES = (
+    Example(
+        "torch.quantize_per_tensor",
+        "tensor([-1., 0., 1., 2.], size=(4,), dtype=torch.quint8, quantization_scheme=torch.per_tensor_affine, scale=0.1, "
+        "zero_point=10) ... tensor([ 0, 10, 20, 30], dtype=torch.uint8)",
+        [0, 10, 20, 30],
+        0.1,
+        10,
+        {},
+        [-1, 0, 1, 2],
+    ),
+    Example(
+        "torch.quantize_per_channel",
+        "torch.quantize_per_channel(x, torch.tensor([0.1, 0.01]), torch.tensor([10, 0]), 0, torch.quint8) "
+        "tensor([[-1., 0.], [ 1., 2.]], size=(2, 2), dtype=torch.quint8, ... tensor([[ 0, 10], [100, 200]], dtype=torch.uint8)",
+        [[0, 10], [100, 200]],
+        [0.1, 0.01],
+        [10, 0],
+        {"axis": 0},
+        [[-1, 0], [1, 2]],
+    ),
+)
+"""The examples that state codes and numbers. The scales 0.1 and 0.01 are float32 numbers here, as in every call."""
+
+
+@cache
+def _official_cases(operator: str) -> tuple[OfficialCase, ...]:
+    if operator != TENSOR:
+        return ()
+    return tuple(
+        OfficialCase(
+            example.name,
+            f"the docstring of {example.name} in torch {RELEASE}",
+            Call(
+                edition(operator),
+                {
+                    "x": tensor("uint8", example.codes),
+                    "scale": tensor("float32", example.scale),
+                    "zero_point": tensor("uint8", example.zero_point),
+                },
+                example.attributes,
+                f"official: {example.name}",
+            ),
+            tensor("float32", example.due),
+        )
+        for example in EXAMPLES
+    )
 
 
 def contract(operator: str) -> Contract:
@@ -347,6 +429,7 @@ def contract(operator: str) -> Contract:
         readings=_readings,
         value_clause=partial(_value_clause, operator),
         text_checks=partial(_text_checks, operator),
+        official_cases=partial(_official_cases, operator),
     )
 
 

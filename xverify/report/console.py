@@ -32,13 +32,15 @@ from xverify.report.summary import Json
 
 _STYLES = {"good": "green", "quiet": "dim", "open": "yellow", "warn": "dark_orange3", "bad": "red"}
 
+_DEFAULT_RUNS = Path("reports", "runs")
+
 MOST_CAUSES = 12
 """Number of causes that are listed."""
 
 LEAST_CAUSES = 3
 """Number of causes that are listed however many lines the rest needs."""
 
-MOST_LINES_IN_TERMINAL, MOST_LINES_IN_LOG = 54, 42
+MOST_LINES_IN_TERMINAL, MOST_LINES_IN_LOG = 54, 46
 """Number of lines of a summary. A log also has lines of progress; together a sweep has at most 60."""
 
 MOST_LINES_OF_MATRIX = 24
@@ -70,8 +72,9 @@ def print_summary(report: Json, console: Console, file: Path | None = None) -> N
     matrix = matrices.matrix(report, console.width, MOST_LINES_OF_MATRIX)
     for table in matrix.tables:
         parts += [_table(table), Text()]
-    if matrix.agreeing:
-        parts += [Text(f"without a difference: {', '.join(matrix.agreeing)}", style="green"), Text()]
+    agreeing = [*matrix.agreeing, *([summary.plural(matrix.agreed, "more edition")] if matrix.agreed else [])]
+    if agreeing:
+        parts += [Text(f"without a difference: {', '.join(agreeing)}", style="green"), Text()]
     parts += [part for history in histories(report) for part in (_history(history), Text())]
     after = _after(report, listed, file)
     heading = Text(_heading(report, listed), style="bold")
@@ -193,9 +196,13 @@ def _after(report: Json, listed: Sequence[Cause], file: Path | None) -> list[Ren
     lines.append(Text(_untested(report), style="dim"))
     if file is not None:
         lines.append(Text(f"report: {file}"))
+        # Without a run, both commands look in the default folder.
+        run_of_report, run_of_replay = (
+            ("", "") if file.parent.parent == _DEFAULT_RUNS else (f" {file.parent}", f" --run {file.parent}")
+        )
         if listed:
-            lines.append(Text(f"an issue about a cause: xverify report --issue {listed[0].id}"))
-            lines.append(Text(f"its call again: xverify replay {listed[0].id}"))
+            lines.append(Text(f"an issue about a cause: xverify report{run_of_report} --issue {listed[0].id}"))
+            lines.append(Text(f"its call again: xverify replay {listed[0].id}{run_of_replay}"))
     return lines
 
 

@@ -18,6 +18,9 @@ GAP = 2
 NARROW = 12
 """Characters to which the name of an implementation is folded if the whole name does not fit."""
 
+MOST_ROWS = 14
+"""Number of rows above which those without a difference are left out."""
+
 _SEVERITIES: Mapping[Severity, str] = {
     Severity.ENDS_PROCESS: "fatal",
     Severity.WRONG: "wrong",
@@ -27,6 +30,9 @@ _SEVERITIES: Mapping[Severity, str] = {
     Severity.NO_VALIDATION: "unchecked",
 }
 """One word for causes of each severity."""
+
+_AGREEING = {"good", "quiet"}
+"""Tones of fields without a difference."""
 
 _STATUSES = {"not-judged-differs": "differs", "not-judged-agrees": "agrees", "unspecified": "left open"}
 """Short words of statuses that have longer ones elsewhere."""
@@ -78,13 +84,16 @@ class Matrix:
     tables: tuple[Table, ...]
     agreeing: tuple[str, ...] = ()
     """Implementations without a column, as they agree with every edition that they answer. Empty if all have one."""
+    agreed: int = 0
+    """Number of editions without a row, as every implementation agrees with them. 0 if all have one."""
 
 
 def matrix(report: Json, width: int, most_lines: int) -> Matrix:
     """Make the matrix.
 
-    Consecutive editions with equal rows share a row. If the columns do not fit side by side, implementations that agree
-    everywhere lose theirs. If there are still too many lines, each operator has one row.
+    Consecutive editions with equal rows share a row. If there are many rows, those without a difference are left out. If the
+    columns do not fit side by side, implementations that agree everywhere lose theirs. If there are still too many lines, each
+    operator has one row.
 
     Args:
         report: The report.
@@ -93,16 +102,20 @@ def matrix(report: Json, width: int, most_lines: int) -> Matrix:
     """
     grid = _Grid(report)
     by_edition = grid.rows_of_equal_editions()
+    agreed = 0
+    if len(by_edition) > MOST_ROWS and not all(map(grid.is_agreed, by_edition)):
+        agreed = sum(len(line.contracts) for line in by_edition if grid.is_agreed(line))
+        by_edition = [line for line in by_edition if not grid.is_agreed(line)]
     whole = tuple(_side_by_side(grid, grid.names, by_edition, width))
     if len(whole) <= 1 and sum(table.height for table in whole) <= most_lines:
-        return Matrix(whole)
+        return Matrix(whole, agreed=agreed)
     agreeing = tuple(name for name in grid.names if grid.agrees(name))
     names = [name for name in grid.names if name not in agreeing]
     for lines in (by_edition, grid.rows_of_operators()):
         made = _by_domains(grid, names, lines, width)
         if sum(table.height for table in made) <= most_lines:
             break
-    return Matrix(tuple(made), agreeing)
+    return Matrix(tuple(made), agreeing, agreed)
 
 
 @dataclass(frozen=True)
@@ -146,11 +159,15 @@ class _Grid:
     def fields(self, contracts: Sequence[str], names: Sequence[str] | None = None) -> tuple[Field | None, ...]:
         return tuple(self.field(contracts, name) for name in (self.names if names is None else names))
 
+    def is_agreed(self, line: _Line) -> bool:
+        """True if every implementation that answers these editions agrees with them."""
+        return all(field is None or field.tone in _AGREEING for field in self.fields(line.contracts))
+
     def agrees(self, name: str) -> bool:
         """True if an implementation agrees with every edition that it answers."""
         fields = (self.field([contract], name) for contract in summary.contracts(self._report))
         tones = {field.tone for field in fields if field is not None}
-        return "good" in tones and tones <= {"good", "quiet"}
+        return "good" in tones and tones <= _AGREEING
 
     def rows_of_equal_editions(self) -> list[_Line]:
         lines = []
@@ -168,9 +185,12 @@ class _Grid:
 
     def rows_of_operators(self) -> list[_Line]:
         return [
-            _Line(operator, f"({summary.plural(len(present), 'edition')})", tuple(present))
+            line
             for operator, contracts in summary.operators(self._report).items()
             if (present := [contract for contract in contracts if any(self.fields([contract]))])
+            if not self.is_agreed(
+                line := _Line(operator, f"({summary.plural(len(present), 'edition')})", tuple(present))
+            )
         ]
 
 

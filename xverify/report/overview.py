@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date
 
 from xverify.core.dtypes import common_first
 from xverify.core.severity import Severity
+from xverify.oracles.releases import OLD_YEARS, age_in_years
 from xverify.report import summary
 from xverify.report.causes import Cause
 from xverify.report.summary import Json
 
 DOCUMENTS = "the documents"
 """Name of the row, and of the filter's choice, for causes in texts that no implementation is blamed for."""
-
-OLD = 2
-"""Age in years from which a release is called out."""
-
-_YEAR = re.compile(r"(?<!\d)20\d\d(?!\d)")
 
 
 @dataclass(frozen=True)
@@ -33,6 +29,9 @@ class Effect:
     severities: tuple[Severity, ...]
 
 
+CHANGES = Effect("changes", "changes of versions", "quiet", ())
+"""The column of causes that two versions of one implementation differ in. Reports of one version have none."""
+
 EFFECTS = (
     Effect("process", "ends the process", "bad", (Severity.ENDS_PROCESS,)),
     Effect("values", "wrong values", "bad", (Severity.WRONG, Severity.LAST_PLACES)),
@@ -42,10 +41,19 @@ EFFECTS = (
 )
 """The columns of the grid, worst first. Every severity belongs to one."""
 
+_KIND_OF_CHANGES = "change"
+
 
 def effect(cause: Cause) -> Effect:
     """Return the column of the grid in which a cause is counted."""
+    if cause.kind == _KIND_OF_CHANGES:
+        return CHANGES
     return next(column for column in EFFECTS if cause.severity in column.severities)
+
+
+def columns(causes: Sequence[Cause]) -> tuple[Effect, ...]:
+    """Return the columns of the grid. A report without changes of versions has no column for them."""
+    return (*EFFECTS, CHANGES) if any(effect(cause) == CHANGES for cause in causes) else EFFECTS
 
 
 def subjects(cause: Cause) -> tuple[str, ...]:
@@ -61,10 +69,10 @@ class Row:
     release: str
     """Version as upstream names it, or the version of the package."""
     age: str
-    """Age of the release in words; empty if it is of this year or unknown."""
+    """Age of the release in words; empty if it is less than a year or unknown."""
     is_old: bool
     counts: tuple[int, ...]
-    """Number of causes in each column of `EFFECTS`."""
+    """Number of causes in each of the `columns`."""
 
 
 def grid(report: Json, causes: Sequence[Cause]) -> list[Row]:
@@ -79,8 +87,9 @@ def grid(report: Json, causes: Sequence[Cause]) -> list[Row]:
     workers = {str(worker["name"]): worker for worker in report["run"]["workers"]}
     names = [name for name, worker in workers.items() if worker["calls"] and not is_in_house(worker)]
     names += [name for name in counts if name not in names]
-    rows = [_row(report, name, workers.get(name), counts[name]) for name in names]
-    rows.sort(key=lambda row: (row.name == DOCUMENTS, [-count for count in row.counts[:-2]], row.name))
+    keys = [column.key for column in columns(causes)]
+    rows = [_row(report, name, workers.get(name), tuple(counts[name][key] for key in keys)) for name in names]
+    rows.sort(key=lambda row: (row.name == DOCUMENTS, [-count for count in row.counts], row.name))
     return rows
 
 
@@ -96,25 +105,21 @@ def is_in_house(worker: Json) -> bool:
     return bool(worker.get("in_house", worker["name"].startswith("xverify-")))
 
 
-def _row(report: Json, name: str, worker: Json | None, counts: Counter[str]) -> Row:
-    listed = tuple(counts[column.key] for column in EFFECTS)
+def _row(report: Json, name: str, worker: Json | None, counts: tuple[int, ...]) -> Row:
     if worker is None:
-        return Row(name, "", "", False, listed)
-    release = release_of(worker)
-    years = age(release, str(report["run"]["started"]))
-    words = summary.plural(years, "year") + " old" if years > 0 else ""
-    return Row(name, release, words, years >= OLD, listed)
+        return Row(name, "", "", False, counts)
+    release = str(worker.get("release") or worker["version"])
+    years = age_in_years(release, _day(report)) or 0
+    words = summary.plural(years, "year") + " old" if years else ""
+    return Row(name, release, words, years >= OLD_YEARS, counts)
 
 
-def release_of(worker: Json) -> str:
-    """Return the release of an implementation as upstream names it, or the version of its package."""
-    return str(worker.get("release") or worker["version"])
-
-
-def age(release: str, started: str) -> int:
-    """Return the age of a release in years at the time of a run; 0 if the release names no year."""
-    years, now = _YEAR.findall(release), _YEAR.match(started)
-    return max(int(now[0]) - int(years[-1]), 0) if years and now else 0
+def _day(report: Json) -> date:
+    """Return the day of the run; the first day of all if the report spells it in another way."""
+    try:
+        return date.fromisoformat(str(report["run"]["started"])[:10])
+    except ValueError:
+        return date.min
 
 
 # -- the map -----------------------------------------------------------------------------------------------------------
@@ -193,8 +198,8 @@ def _field(
         return None
     worst_of: dict[str, str] = {}
     for cell in listed:
-        statuses = (cell["status"], worst_of.get(cell["x_dtype"], cell["status"]))
-        worst_of[cell["x_dtype"]] = summary.worst(statuses)
+        status = str(cell["status"])
+        worst_of[cell["x_dtype"]] = summary.worst((status, worst_of.get(cell["x_dtype"], status)))
     by_status: dict[str, list[str]] = defaultdict(list)
     for x_dtype in sorted(worst_of, key=lambda dtype: (common_first(dtype), dtype)):
         by_status[worst_of[x_dtype]].append(x_dtype)
@@ -202,5 +207,5 @@ def _field(
     if causes:
         worst = min(causes, key=lambda cause: cause.severity.rank)
         return Field(len(causes), worst.severity.tone, effect(worst).heading, types)
-    status = summary.worst(worst_of.values())
-    return Field(0, summary.tone(status), summary.words(status), types)
+    whole = summary.worst(worst_of.values())
+    return Field(0, summary.tone(whole), summary.words(whole), types)

@@ -9,21 +9,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from xverify.arithmetic import range_lattice, readings
-from xverify.arithmetic.reading import Operands, Reading
+from xverify.arithmetic import indexing, range_lattice, readings
+from xverify.arithmetic.linear_operands import linear_operands
+from xverify.arithmetic.reading import Operands
 from xverify.core.bits import canonical
-from xverify.core.call import BITS, code_dtype
+from xverify.core.call import BITS, Tensor, code_dtype
+from xverify.core.codec import call_from_json
 from xverify.core.dtypes import QUANTIZED, encode, integer_range, values
+from xverify.core.errors import DamagedFileError
 from xverify.report.summary import Json
+from xverify.verify.attribute import Zeros
 
 FEWEST = 4
-"""Fewest wrong values that make a picture."""
+"""Fewest measured values that make a picture without a recipe."""
 
 MOST_CODES = 257
 """Number of codes that are drawn of a type with more than 8 bits."""
@@ -75,7 +80,7 @@ def picture(findings: Sequence[Json]) -> Picture | None:
     """Draw the first finding with enough wrong values; None if there is none."""
     for finding in findings:
         series = _series(finding)
-        if series is not None and series.wrong.sum() >= FEWEST:
+        if series is not None and series.wrong.any():
             return _drawn(series)
     return None
 
@@ -92,7 +97,7 @@ def _series(finding: Json) -> _Series | None:
         return None
     try:
         return _computed(finding, role) or _measured(finding, role)
-    except (ValueError, KeyError, IndexError, TypeError):
+    except (ValueError, KeyError, IndexError, TypeError, DamagedFileError):
         return None  # A report may come from anywhere. A witness that makes no sense has no picture.
 
 
@@ -101,7 +106,7 @@ def _computed(finding: Json, role: str) -> _Series | None:
     by = finding["attribution"]
     witness = finding["witness"]
     place = witness["legal"][0]
-    if by is None or "@" in by["reading"]:
+    if by is None:
         return None
     tensors = witness["call"]["tensors"]
     fixed = {name: _element(tensor, place["index"], tensors[role], witness["call"]) for name, tensor in tensors.items()}
@@ -123,11 +128,17 @@ def _computed(finding: Json, role: str) -> _Series | None:
     dtypes = {name: tensor["dtype"] for name, tensor in tensors.items()}
     operands = Operands(codes, dtypes, out, codes[role].shape, options)
     named = range_lattice.by_name if role == "input" else readings.by_name
-    recipes: list[Reading] = [named(by["reading"])]
-    recipes += [named(name) for name in dict.fromkeys(name for legal in place["legal"] for name in legal["readings"])]
+    mistake, _, reading = by["reading"].rpartition("@")
+    misread = _misread(mistake, operands, witness, place["index"]) if mistake else operands
+    if misread is None:
+        return None
+    admitted = dict.fromkeys(name for legal in place["legal"] for name in legal["readings"])
     with np.errstate(all="ignore"):
-        results = [canonical(np.asarray(recipe.evaluate(operands)), out) for recipe in recipes]
-    got, due = results[0], results[1:]
+        due = [canonical(np.asarray(named(name).evaluate(operands)), out) for name in admitted]
+        if reading == Zeros.name:
+            got = np.zeros(misread.shape, code_dtype(out))
+        else:
+            got = canonical(np.asarray(named(reading).evaluate(misread)), out)
     legal = {int(entry["hex"], 16) for entry in place["legal"]}
     if int(got[0]) != int(place["got"], 16) or not {int(codes_of[0]) for codes_of in due} <= legal or not due:
         return None
@@ -141,6 +152,30 @@ def _computed(finding: Json, role: str) -> _Series | None:
     caption = f"Computed from the recipe for each code of {dtype}; the ring is the measured value.{every}"
     ring = ((float(values(dtype, own)[0]), float(values(out, got[:1])[0])),)
     return _Series(x[order], numbers[order], _nearest(numbers, allowed)[order], wrong[order], ring, caption)
+
+
+def _misread(mistake: str, right: Operands, witness: Json, index: Sequence[int]) -> Operands | None:
+    """The operands with an indexing mistake; None if it does not show for one value of x after another."""
+    known = indexing.misindexing(mistake)
+    call = call_from_json(witness["call"], Path())
+    axis = call.attributes.get("axis", 1)
+    several = any(tensor.size > 1 for role, tensor in call.tensors.items() if role != "x")
+    whole = linear_operands(call, right.output_dtype, int(axis) if several else None)
+    wrong = known.operands(call, whole)
+    if wrong is not None and wrong.dtypes == whole.dtypes and _is_same(wrong, whole, "x"):
+        codes = {role: _at(wrong, role, index) for role in wrong.codes}
+        return replace(right, codes={**codes, "x": right.codes["x"]})
+    tensors = {role: Tensor(right.dtypes[role], np.asarray(codes)) for role, codes in right.codes.items()}
+    return known.operands(replace(call, tensors=tensors, attributes={}), right)
+
+
+def _at(operands: Operands, role: str, index: Sequence[int]) -> NDArray[Any]:
+    """The code of an operand for one value of the result."""
+    return np.asarray(np.broadcast_to(operands.codes[role], operands.shape)[tuple(index)])
+
+
+def _is_same(a: Operands, b: Operands, role: str) -> bool:
+    return np.array_equal(np.broadcast_to(a.codes[role], a.shape), np.broadcast_to(b.codes[role], b.shape))
 
 
 def _measured(finding: Json, role: str) -> _Series | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -260,32 +260,48 @@ def explained(evidence: Evidence, likely: Sequence[Misindexing] = ()) -> Explain
     amiss = [CheckedResult(seen.call, seen.got, seen.wrong) for _, seen in evidence.wrong]
     if all(attribute.gives(contract, seen.call, seen.got, Zeros(), seen.wrong) for seen in amiss):
         return Explained(Zeros(), legal)
-    if legal is None or sum(int(seen.wrong.sum()) for seen in amiss) < FEW:
+    if sum(int(seen.wrong.sum()) for seen in amiss) < FEW:
         return Explained(None)
-    pieces: tuple[Recipe, ...] = attribute.search(contract, amiss, wrong_only=True)
-    pieces = pieces or attribute.misreadings(contract, amiss, wrong_only=True)
-    pieces = pieces or attribute.misreadings(contract, amiss, near=True)
-    pieces = pieces or attribute.search(contract, amiss, whole=True, wrong_only=True)
-    piece = next((piece for piece in pieces[:MOST_PIECES] if _apart(evidence, piece)), None)
-    return Explained(piece, legal) if piece is not None else _in_pieces(evidence, legal)
+    searches: tuple[Callable[[], tuple[Recipe, ...]], ...] = (
+        lambda: attribute.search(contract, amiss, wrong_only=True),
+        lambda: attribute.misreadings(contract, amiss, wrong_only=True),
+        lambda: attribute.misreadings(contract, amiss, near=True),
+        lambda: attribute.search(contract, amiss, whole=True, wrong_only=True),
+    )
+    for find in searches:
+        for piece in find()[:MOST_PIECES]:
+            elsewhere = _elsewhere(evidence, piece, legal)
+            if elsewhere is not None:
+                return Explained(piece, elsewhere)
+    return _in_pieces(evidence, legal)
 
 
-def _apart(evidence: Evidence, piece: Recipe) -> bool:
-    """True if a simple region holds the wrong values of a recipe, or it gives each call with some of them as a whole."""
-    by_call = all(attribute.gives(judged.contract, seen.call, seen.got, piece) for judged, seen in evidence.wrong)
-    return by_call or _between(region(evidence.samples(piece)))
+def _elsewhere(evidence: Evidence, piece: Recipe, legal: Reading | None) -> Reading | None:
+    """The reading that gives the values which a recipe of some wrong values does not give.
+
+    The recipe gives each call with its wrong values as a whole, or a simple region holds them. None: neither is true.
+
+    Args:
+        evidence: kept calls, whose wrong values the recipe gives.
+        piece: the recipe.
+        legal: the admitted reading that gives all right values of the cell; None if there is none.
+    """
+    if all(attribute.gives(judged.contract, seen.call, seen.got, piece) for judged, seen in evidence.wrong):
+        right = [probe for probe in evidence.probes if not probe[1].wrong.any()]
+        return legal or _right_reading(replace(evidence, wrong=[], probes=right), evidence.wrong[0][0])
+    return legal if legal is not None and _between(region(evidence.samples(piece))) else None
 
 
-def _in_pieces(evidence: Evidence, legal: Reading) -> Explained:
+def _in_pieces(evidence: Evidence, legal: Reading | None) -> Explained:
     """Several recipes, each of which gives the wrong values of some calls or of a region; the rest has none."""
     found: list[Explained] = []
     left = evidence
-    while len(found) < MOST_RECIPES:
-        best = _largest(left)
-        if best is None:
+    while len(found) < MOST_RECIPES and left.wrong:
+        largest = _largest(left, legal)
+        if largest is None:
             break
-        recipe, own, left = best
-        found.append(Explained(recipe, legal, own))
+        piece, left = largest
+        found.append(piece)
     if not found:
         return Explained(None)
     if left.wrong:
@@ -293,18 +309,22 @@ def _in_pieces(evidence: Evidence, legal: Reading) -> Explained:
     return replace(found[0], others=tuple(found[1:]))
 
 
-def _largest(evidence: Evidence) -> tuple[Recipe, Evidence, Evidence] | None:
-    """The recipe that gives most of the wrong values, the evidence with these, and that with the others."""
-    if not evidence.wrong:
-        return None
+def _largest(evidence: Evidence, legal: Reading | None) -> tuple[Explained, Evidence] | None:
+    """The recipe that gives most of the wrong values, and the evidence with the others only."""
     contract = evidence.wrong[0][0].contract
     results = [replace(seen, places=_some(np.flatnonzero(seen.wrong))) for _, seen in evidence.wrong]
     ranked = sorted(attribute.matching(contract, results), key=lambda each: -int(each[1].sum()))
-    for recipe, _ in ranked[:MOST_PIECES]:
+    recipes = [recipe for recipe, _ in ranked[:MOST_PIECES]]
+    # The readings near an admitted one are too many to follow each mistake on all calls.
+    most = max((seen for _, seen in evidence.wrong), key=lambda seen: int(seen.wrong.sum()))
+    recipes += attribute.misreadings(contract, [replace(most, places=None)], near=True)[:MOST_PIECES]
+    for recipe in recipes:
         own, others = _parted(evidence, recipe)
+        explains = sum(int(seen.wrong.sum()) for _, seen in own.wrong)
+        whole = all(attribute.gives(contract, seen.call, seen.got, recipe) for _, seen in own.wrong)
         # Many recipes were tried, and each may give some values by luck.
-        if sum(int(seen.wrong.sum()) for _, seen in own.wrong) >= FEW_SEEN and _apart(own, recipe):
-            return recipe, own, others
+        if explains >= (FEW if whole else FEW_SEEN) and (elsewhere := _elsewhere(own, recipe, legal)) is not None:
+            return Explained(recipe, elsewhere, own), others
     return None
 
 
@@ -328,11 +348,9 @@ def _parted(evidence: Evidence, recipe: Recipe) -> tuple[Evidence, Evidence]:
     return own, others
 
 
-def _right_reading(evidence: Evidence) -> Reading | None:
-    """The reading that gives every kept value that is right: an admitted one, or one near it."""
-    if not evidence.wrong:
-        return None
-    judged, _ = evidence.wrong[0]
+def _right_reading(evidence: Evidence, shown: Judged | None = None) -> Reading | None:
+    """The admitted reading that gives every kept value that is right."""
+    judged = shown or evidence.wrong[0][0]
     return next((r for r in judged.contract.readings(judged.call) if _right_by(evidence, r)), None)
 
 

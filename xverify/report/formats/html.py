@@ -26,7 +26,8 @@ from xverify.report.causes import Cause
 from xverify.report.changes import histories
 from xverify.report.characterisation import characterise, indistinguishable, undistinguished
 from xverify.report.decision import SHORT_LINE, replay_line
-from xverify.report.overview import EFFECTS, Effect
+from xverify.report.gaps import gaps
+from xverify.report.overview import CHANGES, EFFECTS, Effect
 from xverify.report.picture import Picture, picture
 from xverify.report.short_script import short_script
 from xverify.report.summary import Json
@@ -61,9 +62,10 @@ def render(report: Json) -> str:
         own_time=summary.own_time(report),
         grid=overview.grid(report, listed),
         unblamed=overview.unblamed(report, listed),
-        effects=EFFECTS,
+        effects=overview.columns(listed),
         worst=listed[:WORST],
         heat=overview.heat_map(report, listed),
+        gaps=gaps(report),
         causes=cards,
         other_findings=[finding for finding in ordered if finding["id"] not in shown],
         choices=_choices(report, cards),
@@ -133,7 +135,7 @@ def _cards(report: Json, causes: list[Cause]) -> list[Card]:
 
 def _short_editions(report: Json) -> dict[str, tuple[str, list[str], str]]:
     """Return operator, short names of all its editions, and short name of every edition."""
-    result = {}
+    result: dict[str, tuple[str, list[str], str]] = {}
     for operator, contracts in summary.operators(report).items():
         name = operator.rpartition("/")[2]
         order = [overview.short_name(contract, name) for contract in contracts]
@@ -173,7 +175,7 @@ def _choices(report: Json, cards: list[Card]) -> dict[str, list[tuple[str, str]]
     contracts = [contract for contract in summary.contracts(report) if contract in documents]
     return {
         "implementation": [(name, name) for name in sorted(names, key=lambda n: (n == overview.DOCUMENTS, n))],
-        "effect": [(e.key, f"{e.heading} ({counts[e.key]})") for e in EFFECTS if counts[e.key]],
+        "effect": [(e.key, f"{e.heading} ({counts[e.key]})") for e in (*EFFECTS, CHANGES) if counts[e.key]],
         "type": [(name, name) for name in sorted(x_dtypes, key=lambda name: (common_first(name), name))],
         "edition": [(contract, contract) for contract in contracts],
     }
@@ -226,6 +228,13 @@ _SEVERITIES = {
 }
 """Severities in at most three words."""
 
+_KINDS = {"change": "changed", "not-followed": "not followed", "text": "text"}
+"""Words for kinds of causes that say more than the severity."""
+
+
+def _short_effect(cause: Cause) -> str:
+    return _KINDS.get(cause.kind) or _SEVERITIES[cause.severity]
+
 
 @cache
 def _template() -> Template:
@@ -238,7 +247,7 @@ def _template() -> Template:
         sentence=of_causes.sentence,
         types=of_causes.types,
         seen=of_causes.seen,
-        severity=_SEVERITIES.__getitem__,
+        severity=_short_effect,
         lines="\n".join,
         words=summary.words,
         tone=summary.tone,
