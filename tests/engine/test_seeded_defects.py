@@ -23,7 +23,7 @@ DEFECTS = (
     ("first_zero_point", "the first zero point", "wrong"),
     ("first_scale", "the first scale", "wrong"),
     ("folded", "x * scale - 0 * scale without a zero point", "wrong"),
-    ("flushing", "0 instead of -0", "last-places"),
+    ("flushing", "0 instead of -0", "wrong"),
     ("wrapping", "in the type of x with wrap-around", "wrong"),
     ("next_block", "from the next block", "wrong"),
     ("truncating", "truncates the result", "last-places"),

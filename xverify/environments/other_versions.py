@@ -7,10 +7,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
+from packaging.version import Version
+
 from xverify import contracts
 from xverify.core.errors import DocumentError
 from xverify.environments import installers
-from xverify.environments.cache import EnvironmentFailedError, environment
+from xverify.environments.cache import EnvironmentFailedError, environment, versions_offered
 from xverify.environments.installers import Say
 from xverify.oracles.protocol import Oracle
 
@@ -39,6 +41,25 @@ def of_version(oracle: Oracle, version: str, say: Say) -> Moved:
         moved = replace(oracle, distribution=distribution, python=made.python, version=made.version)
         return _judged_there(replace(moved, name=f"{oracle.name}=={version}"))
     raise EnvironmentFailedError("; ".join(failures))
+
+
+def newest_version(oracle: Oracle) -> str:
+    """The newest release of an implementation that the package index offers for a Python of this machine.
+
+    Raises:
+        EnvironmentFailedError: The index offers none, or cannot be reached.
+    """
+    if oracle.distribution == "xverify":
+        raise EnvironmentFailedError(f"{oracle.name} is part of xverify, and runs at its version only")
+    offered, failures = [], []
+    for distribution in (oracle.distribution, *oracle.distributions):
+        try:
+            offered.append(versions_offered(distribution)[-1])
+        except EnvironmentFailedError as error:
+            failures.append(str(error))
+    if not offered:
+        raise EnvironmentFailedError("; ".join(failures))
+    return max(offered, key=Version)
 
 
 def of_python(oracle: Oracle, python: str) -> Moved:
