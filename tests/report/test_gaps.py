@@ -1,4 +1,4 @@
-"""Gaps have the smallest pattern that holds of them alone, and cells that differ without a finding are listed."""
+"""Gaps have the smallest pattern; cells that differ without a finding are listed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_gap_has_the_fewest_conditions_and_covers_the_most_cells() -> None:
 
 
 def patterns(refuses: Callable[[str, str], bool], name: str, values: tuple[str, str]) -> list[tuple[str, int, bool]]:
-    """The gaps of an implementation that refuses some of the cells with int4 or int8 and these values of a property."""
+    """The gaps of an implementation that refuses some cells with int4 or int8."""
     return words(
         *(
             row("a", "unsupported", "no", x_dtype=x, **{name: value})

@@ -108,7 +108,7 @@ def _ambiguities(state: RunState, departures: SamplesOf) -> None:
 
 
 def _not_followed(state: RunState) -> None:
-    """Record one finding for each implementation and each edition that it answers differently without being judged by it."""
+    """Record one finding for each implementation and each edition that it need not follow, and does not."""
     if state.options.rules.every_call:  # a gate judges its kernel only
         return
     samples: defaultdict[Key, list[tuple[Judged, Outcome]]] = defaultdict(list)
@@ -134,7 +134,10 @@ def _not_followed(state: RunState) -> None:
 
 
 def _differing(state: RunState, name: str, edition: str) -> tuple[int, int]:
-    """The values of an implementation that differ from an edition, and all its values there. Zeros if it was not asked."""
+    """The values of an implementation that differ from an edition, and all its values there.
+
+    Zeros if it was not asked.
+    """
     tallies = [
         tally
         for (subject, cell), tally in state.tally.cells.items()

@@ -157,7 +157,7 @@ def _workers(state: RunState) -> list[dict[str, Any]]:
 
 
 def _claim(state: RunState, oracle: Oracle, version: str) -> dict[str, Any]:
-    """The fields of a worker in the report that say by which documents it is judged, and of which release it is."""
+    """The fields of a worker in the report that name its documents and its release."""
     release = release_of(oracle, version)
     judged_by = [contract.id for contract in state.options.contracts if state.pool.judges(contract, oracle.name)]
     return {

@@ -79,7 +79,7 @@ def of_python(oracle: Oracle, python: str) -> Moved:
 
 
 def _judged_there(oracle: Oracle) -> Moved:
-    """The implementation, judged only by editions whose text its own package contains, unless no package of it has texts."""
+    """The implementation, judged only by texts that its own package contains, if it carries any."""
     if not oracle.carries_texts:
         return oracle, {}
     reasons: dict[str, str] = {}

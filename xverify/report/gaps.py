@@ -1,4 +1,4 @@
-"""Gaps: what an implementation refuses although an edition allows it, and cells that no finding explains.
+"""Gaps: allowed calls that an implementation refuses, and cells that no finding explains.
 
 Both are read from a report alone.
 """
@@ -27,7 +27,7 @@ _WORDS = {"x_dtype": "x", "scale_dtype": "scale", "zero_point_dtype": "zero poin
 
 @dataclass(frozen=True)
 class Gap:
-    """Cells of one edition that an implementation refuses, described by the smallest pattern that holds of them alone."""
+    """Cells of one edition that an implementation refuses, with the smallest pattern of their types."""
 
     implementation: str
     version: str
@@ -75,7 +75,7 @@ def gaps(report: Report) -> list[Gap]:
 
 
 def unreported(report: Report) -> list[CellRow]:
-    """The rows of cells that differ from their edition although no finding of the implementation contains the cell.
+    """The rows of cells that differ from their edition without a finding that contains them.
 
     There must be none.
     """
@@ -133,7 +133,7 @@ def _value(row: CellRow, name: str) -> str:
 def _patterns(
     refused: Sequence[CellRow], others: Sequence[CellRow]
 ) -> list[tuple[tuple[Condition, ...], list[CellRow]]]:
-    """Cover all refused rows by patterns that hold of no other row: the fewest conditions first, then the most rows."""
+    """Cover all refused rows by patterns of few conditions that hold of no other row."""
     left = list(refused)
     patterns: list[tuple[tuple[Condition, ...], list[CellRow]]] = []
     for size in range(len(PROPERTIES) + 1):

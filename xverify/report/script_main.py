@@ -15,7 +15,7 @@ import sys
 import time
 from dataclasses import replace
 from importlib import metadata
-from typing import Any
+from typing import Any, List
 
 import numpy as np
 
@@ -252,12 +252,15 @@ def in_child(quiet: bool = False) -> int:
 
 
 def in_children() -> int:
-    """Make the call in other processes until one dies or does not return, or all were tried. Count those that do."""
+    """Make the call in other processes until one dies or does not return, or all were tried.
+
+    Count those that do.
+    """
     end = time.monotonic() + TRY_SECONDS
     status = in_child()
     if status:
         return status
-    statuses = [status]
+    statuses: List[int] = [status]
     while len(statuses) < MOST_TRIES and time.monotonic() < end:
         statuses.append(in_child(quiet=True))
     seen = sum(status == 1 for status in statuses)

@@ -49,7 +49,7 @@ class Context:
 
 
 def context(editions: Iterable[Json], workers: Iterable[Json], cells: Iterable[Json]) -> Context:
-    """The context from the parts of a report: its editions, the workers of its run, and the cells of its coverage."""
+    """The context from a report's editions, the workers of its run, and its cells."""
     rows = list(workers)
     families = {row["name"]: row.get("family", row["name"]) for row in rows}
     answered: dict[str, set[str]] = defaultdict(set)
@@ -194,7 +194,7 @@ def severity(key: CauseKey, group: Sequence[Json]) -> Severity:
 
 
 def _by_a_factor(finding: Json) -> bool:
-    """True if some value is wrong by a factor of two or more: its distance in ULP is that of two powers of two."""
+    """True if some value is wrong by a factor of two or more, judged by its distance in ULP."""
     out = finding["out_dtype"]
     bits = MANTISSA_BITS.get(out)
     return finding["verdict"] == Verdict.VIOLATION and (
@@ -203,7 +203,7 @@ def _by_a_factor(finding: Json) -> bool:
 
 
 def _rank(key: CauseKey, group: Sequence[Json]) -> tuple[Any, ...]:
-    """The place of a cause: new before known, then its severity, its verdict, default paths, common types, many cells."""
+    """The place of a cause, by standing, severity, verdict, path, types and number of cells."""
     first = group[0]
     is_special = bool(first["subject"]["options"]) or _is_in_graph(first)
     types = common_first(first["x_dtype"]), common_first(first["scale_dtype"])
@@ -217,7 +217,7 @@ def _is_in_graph(finding: Json) -> bool:
 
 
 def _order(finding: Json) -> tuple[Any, ...]:
-    """The place of a finding in its cause: the worst verdict, explained values, plain calls, the commonest types."""
+    """The place of a finding in its cause, by verdict, recipe, path and types."""
     explained = finding["attribution"] is not None
     is_special = bool(finding["subject"]["options"]) or _is_in_graph(finding)
     types = common_first(finding["x_dtype"]), common_first(finding["scale_dtype"]), common_first(finding["out_dtype"])

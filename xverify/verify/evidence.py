@@ -295,7 +295,7 @@ def _elsewhere(evidence: Evidence, piece: Recipe, legal: Reading | None) -> Read
 
 
 def _in_pieces(evidence: Evidence, legal: Reading | None) -> Explained:
-    """Several recipes, each of which gives the wrong values of some calls or of a region; the rest has none."""
+    """Several recipes, each for the wrong values of some calls or of a region."""
     found: list[Explained] = []
     left = evidence
     while len(found) < MOST_RECIPES and left.wrong:

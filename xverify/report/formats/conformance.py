@@ -1,4 +1,4 @@
-"""The support of each edition by each implementation, as Markdown: fully, partly (how much), or not at all."""
+"""The support of each edition by each implementation, as Markdown: fully, partly, not at all."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Support:
 
 
 def render(report: Json) -> str:
-    """Return a table for each operator, editions down and implementations across, and the types that are not supported."""
+    """Return a table for each operator, and the types that are not supported."""
     run = report["run"]
     lines = ["# Support of each edition by each implementation", "", *_LEGEND, ""]
     lines += [f"Run: seed {run['seed']}, {text(run['started'][:10])}: {code(run['command'])}", ""]
@@ -119,7 +119,10 @@ def _support(combinations: Iterable[Sequence[Json]]) -> Support:
 
 
 def _rank(cell: Json) -> int:
-    """The place of a path's cell: the worst first. A path that answers nothing counts only if no path answers."""
+    """The place of a path's cell: the worst first.
+
+    A path that answers nothing counts only if no path answers.
+    """
     return len(summary.STATUSES) if cell["status"] == "unsupported" else summary.STATUSES.index(cell["status"])
 
 
