@@ -72,6 +72,12 @@ def test_a_cell_that_one_path_answers_is_refused_in_part() -> None:
     assert words(some) == [("everything", 1, False)]
 
 
+def test_a_path_that_only_refused_graphs_says_nothing() -> None:
+    rows = row("a", "unsupported", "no", x_dtype="int4"), row("a[threads=4]", "unsupported", x_dtype="int4")
+    assert words(*rows, row("a", "agrees", x_dtype="int8")) == [("x int4", 1, True)]
+    assert words(rows[1]) == []
+
+
 def test_refusals_that_are_a_finding_are_no_gap_nor_are_calls_that_the_text_leaves_open() -> None:
     refused = row("a", "wrongly-rejected", "no", answers=True, x_dtype="int4")
     finding = {"verdict": "wrongly-rejected", "subject": {"name": "a"}, "cells": [cell("int4")]}

@@ -225,10 +225,9 @@ def _cells(state: RunState) -> list[dict[str, Any]]:
 
 def _refusal(tally: CellTally) -> dict[str, Any]:
     """The field "refusal" of a cell in the report: the smallest allowed call that was refused."""
-    refused = tally.refusal or tally.missing
-    if refused is None:
+    if tally.refused is None:
         return {}
-    outcome = refused[1]
+    outcome = tally.refused[1]
     message = " ".join(outcome.message.split())[:MOST_MESSAGE]
     return {"refusal": {"error": outcome.error, "message": message, "all": not (tally.answered or tally.unreadable)}}
 

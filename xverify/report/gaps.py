@@ -64,7 +64,9 @@ def gaps(report: Report) -> list[Gap]:
     reported = _cells_of(report, [Verdict.WRONGLY_REJECTED])
     found: list[Gap] = []
     for (name, version, edition), cells in sorted(rows.items()):
-        kept = {key: _shown(listed, (name, *key) in reported) for key, listed in cells.items()}
+        kept = {
+            key: _shown(listed, (name, *key) in reported) for key, listed in cells.items() if any(map(_tells, listed))
+        }
         for whole in (True, False):
             refused = [row for row, state in kept.values() if state == ("refused" if whole else "partly")]
             others = [row for row, state in kept.values() if state != ("refused" if whole else "partly")]
@@ -117,11 +119,17 @@ def _name(row: CellRow, names: Sequence[str]) -> str:
 
 def _shown(rows: Sequence[CellRow], is_reported: bool) -> tuple[CellRow, str]:
     """One cell's row to show, and its state over all paths: "refused", "partly" or "answered"."""
+    rows = list(filter(_tells, rows))
     refusing = [row for row in rows if "refusal" in row]
     if not refusing or is_reported:
         return rows[0], "answered"
     whole = len(refusing) == len(rows) and all(row["refusal"]["all"] for row in rows)
     return refusing[0], "refused" if whole else "partly"
+
+
+def _tells(row: CellRow) -> bool:
+    """False for a path that only refused calls in graphs: another operator may be the cause."""
+    return "refusal" in row or row["status"] != "unsupported"
 
 
 def _value(row: CellRow, name: str) -> str:
