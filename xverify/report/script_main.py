@@ -15,7 +15,7 @@ import sys
 import time
 from dataclasses import replace
 from importlib import metadata
-from typing import Any, List
+from typing import Any
 
 import numpy as np
 
@@ -260,7 +260,7 @@ def in_children() -> int:
     status = in_child()
     if status:
         return status
-    statuses: List[int] = [status]
+    statuses: list[int] = [status]
     while len(statuses) < MOST_TRIES and time.monotonic() < end:
         statuses.append(in_child(quiet=True))
     seen = sum(status == 1 for status in statuses)
