@@ -116,6 +116,7 @@ def sweep(
     limit = select.seconds(budget, 0.0 if cases else LEAST_SECONDS)
     contracts, unread = select.contracts_named(patterns)
     oracles, left_out = select.oracles_named(names, kernel, say, contracts, newest)
+    oracles = oracles if patterns else tuple(map(select.without_other_releases, oracles))
     ages = [remark_on_age(oracle, select.version_of(oracle), date.today()) for oracle in oracles]
     left_out += tuple(filter(None, ages))
     more, not_varied = varying.variants(oracles, varied)

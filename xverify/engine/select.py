@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import date, timedelta
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from xverify import contracts
@@ -330,6 +331,23 @@ def _resolved(text: str, say: Say) -> other_versions.Moved:
         )
     # An oracle with a version of its own is no installed package.
     return oracle if oracle.version else replace(oracle, judged_by=contracts.shipped(oracle.judged_by)), {}
+
+
+def without_other_releases(oracle: Oracle) -> Oracle:
+    """The implementation without the documents of other releases of itself, such as oneDNN's guides."""
+    others = [
+        identity
+        for identity in contracts.ids()
+        if fnmatchcase(identity, "*@[0-9]*") and answers(oracle, identity) and not _is_judged_by(oracle, identity)
+    ]
+    if not others:
+        return oracle
+    kept = (identity for identity in contracts.ids() if answers(oracle, identity) and identity not in others)
+    return replace(oracle, contracts=tuple(kept))
+
+
+def _is_judged_by(oracle: Oracle, identity: str) -> bool:
+    return any(fnmatchcase(identity, pattern) for pattern in oracle.judged_by)
 
 
 def seconds(text: str, least: float = 0.0) -> float:

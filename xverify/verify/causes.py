@@ -221,5 +221,5 @@ def _order(finding: Json) -> tuple[Any, ...]:
     explained = finding["attribution"] is not None
     is_special = bool(finding["subject"]["options"]) or _is_in_graph(finding)
     types = common_first(finding["x_dtype"]), common_first(finding["scale_dtype"]), common_first(finding["out_dtype"])
-    worst = Verdict(finding["verdict"]).severity
-    return (worst, not explained, is_special, *types, -len(finding["cells"]), finding["id"])
+    worst = Verdict(finding["verdict"]).severity, detail_in(finding).startswith(("forbidden:", "unspecified:"))
+    return (*worst, not explained, is_special, *types, -len(finding["cells"]), finding["id"])

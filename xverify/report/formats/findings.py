@@ -137,7 +137,7 @@ def _full(cause: Cause, clauses: Mapping[str, Json]) -> list[str]:
     extent = [_editions(cause.documents), *map(text, filter(None, (names, types(cause), seen(cause))))]
     lines = [first, f"  {'; '.join(extent)}"]
     clause = clauses.get(cause.first["clause"])
-    if clause is not None:
+    if clause is not None and cause.kind not in ("crash", "hang", "memory"):
         quoted = clause["text"] or f"The text is silent: {clause['note']}"
         lines.append(f"  > {text(_short(quoted, MOST_QUOTED))} ({code(clause['id'])})")
     return [*lines, "", f"  `xverify replay {cause.id}`", ""]
