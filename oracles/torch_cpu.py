@@ -215,15 +215,10 @@ def short_form(call: ShortCall) -> Optional[ShortForm]:
         end = "%s, %d, torch.%s" % (limits, int(call.attributes["block_size"]), out)
         arguments = "%s, torch.from_numpy(scale.ravel()), %s, %s" % (data, zeros, end)
     elif operator == "Tensor.dequantize" and zero:
-        axis = call.attributes.get("axis")
-        made, end = (
-            ("tensor", "float(scale), int(zero_point)")
-            if axis is None
-            else (
-                "channel",
-                "torch.from_numpy(scale).double(), torch.from_numpy(zero_point).long(), %d" % int(axis),
-            )
-        )
+        made, end = "tensor", "float(scale), int(zero_point)"
+        if "axis" in call.attributes:
+            made, axis = "channel", int(call.attributes["axis"])
+            end = "torch.from_numpy(scale).double(), torch.from_numpy(zero_point).long(), %d" % axis
         lines.append("quantized = torch._make_per_%s_quantized_tensor(%s, %s)" % (made, data, end))
         return ShortForm(["import torch"], [*lines, "y = quantized.dequantize().numpy()"])
     else:
