@@ -13,13 +13,14 @@ file lacks.
 
 from __future__ import annotations
 
-from typing import Any, Tuple, Union
+from typing import Any, Optional, Tuple, Union
 
 import numpy as np
 
 from xverify.core.call import BITS, Call, Outcome, Tensor
 from xverify.oracles.arrays import answered, pack, to_array
 from xverify.oracles.protocol import Loaded, Oracle, Path, Setting
+from xverify.oracles.short_form import ShortCall, ShortForm
 
 DELEGATE_OFF = "delegate=off"
 REFERENCE = "reference"
@@ -114,6 +115,44 @@ def load(threads: str = "1") -> Loaded:
         return answered(interpreter.get_tensor(1), call, arrays)
 
     return Loaded(answer)
+
+
+_RESOLVERS = {DELEGATE_OFF: "BUILTIN_WITHOUT_DEFAULT_DELEGATES", REFERENCE: "BUILTIN_REF"}
+
+
+def short_form(call: ShortCall) -> Optional[ShortForm]:
+    """A model with the one operator. None for types below a byte, which are constants of the model, and odd parameters."""
+    x, scale = call.tensors["x"], call.tensors["scale"]
+    if BITS[x.dtype] < 8 or scale.dtype != "float32" or set(call.attributes) - {"axis"}:
+        return None
+    zeros = "zero_point.ravel().tolist()" if "zero_point" in call.tensors else "[0] * scale.size"
+    imports = [
+        "import flatbuffers",
+        "from ai_edge_litert import schema_py_generated as schema",
+        "from ai_edge_litert.interpreter import Interpreter, OpResolverType",
+    ]
+    body = [
+        "source, result, operator = schema.TensorT(), schema.TensorT(), schema.OperatorT()",
+        "source.shape, source.type, source.buffer = list(x.shape), schema.TensorType.%s, 1" % x.dtype.upper(),
+        "source.quantization = q = schema.QuantizationParametersT()",
+        "q.scale, q.zeroPoint, q.quantizedDimension = scale.ravel().tolist(), %s, %d"
+        % (zeros, int(call.attributes.get("axis", 0))),
+        "result.shape, result.type, result.buffer = list(x.shape), schema.TensorType.FLOAT32, 0",
+        "operator.inputs, operator.outputs = [0], [1]",
+        "code, graph, model = schema.OperatorCodeT(), schema.SubGraphT(), schema.ModelT()",
+        "code.builtinCode = code.deprecatedBuiltinCode = schema.BuiltinOperator.DEQUANTIZE",
+        "code.version = %d" % VERSION,
+        "graph.tensors, graph.inputs, graph.outputs, graph.operators = [source, result], [0], [1], [operator]",
+        "model.version, model.operatorCodes, model.subgraphs = 3, [code], [graph]",
+        "model.buffers, builder = [schema.BufferT(), schema.BufferT()], flatbuffers.Builder(1024)",
+        'builder.Finish(model.Pack(builder), b"TFL3")',
+        "resolver = OpResolverType.%s" % _RESOLVERS.get(call.options, "AUTO"),
+        "interpreter = Interpreter(model_content=bytes(builder.Output()), experimental_op_resolver_type=resolver)",
+        "interpreter.allocate_tensors()",
+        "interpreter.set_tensor(0, x)",
+        "interpreter.invoke(); y = interpreter.get_tensor(1)",
+    ]
+    return ShortForm(imports, body, copies=True)
 
 
 def number_of(schema: Any, dtype: str) -> int:
