@@ -16,7 +16,7 @@ from xverify.arithmetic import indexing, range_lattice
 from xverify.arithmetic.reading import Reading
 from xverify.arithmetic.readings import EXACT, Stepwise
 from xverify.contracts.model import Contract
-from xverify.core.call import Call
+from xverify.core.call import Attribute, Call
 from xverify.core.dtypes import tensor
 from xverify.strategies import build
 from xverify.strategies.structures import Linear
@@ -105,7 +105,7 @@ def test_strided_parameters_are_read_as_contiguous() -> None:
 def scaled_calls() -> list[Call]:
     ranges = ((0.5, 2.0), (0.25, 1.0), (-2.0, 2.0), (0.0, 2.0**-120))
     codes = tensor("uint8", np.arange(256))
-    attributes = {"mode": "SCALED", "narrow_range": True}
+    attributes: dict[str, Attribute] = {"mode": "SCALED", "narrow_range": True}
     return [
         Call(
             TENSORFLOW.id,

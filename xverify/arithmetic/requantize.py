@@ -54,8 +54,8 @@ def _integers(numbers: NDArray[np.float64], zero_point: NDArray[np.float64], dty
     lowest, highest = integer_range(dtype)
     with np.errstate(invalid="ignore"):
         whole = np.clip(np.rint(numbers) + zero_point, lowest, highest)
-    codes: NDArray[np.int64] = np.where(np.isnan(whole), lowest, whole).astype(np.int64)
-    return np.asarray(codes & ((1 << BITS[dtype]) - 1)).astype(code_dtype(dtype))
+    integers: NDArray[np.int64] = np.where(np.isnan(whole), lowest, whole).astype(np.int64)
+    return np.asarray(integers & ((1 << BITS[dtype]) - 1)).astype(code_dtype(dtype))
 
 
 @cache

@@ -18,7 +18,7 @@ from xverify.engine.support import answers_nothing, simplest_refused
 from xverify.verify import editions, verdicts
 from xverify.verify.attribute import Recipe, is_misreading
 from xverify.verify.findings import Discrepancy, Finding, Key, Standing, Subject
-from xverify.verify.region import NOWHERE_SIMPLE, region
+from xverify.verify.region import EVERYWHERE, NOWHERE_SIMPLE, region
 from xverify.verify.tally import CellTally
 from xverify.verify.verdicts import Judged
 from xverify.verify.view import Sample
@@ -71,11 +71,10 @@ def _violations(state: RunState) -> None:
         if finding is not None:
             samples = _chosen(groups) + _right_elsewhere(state, finding, pieces[key, standing])
             finding.region = region(samples)
-            if (
-                finding.region.words == NOWHERE_SIMPLE
-                and finding.attribution
-                and is_misreading(finding.attribution.reading)
-            ):
+            by = finding.attribution
+            # A recipe of a part of the values may differ from the legal ones at wrong values only.
+            unclear = (NOWHERE_SIMPLE, EVERYWHERE) if by and by.elsewhere else (NOWHERE_SIMPLE,)
+            if by and is_misreading(by.reading) and finding.region.words in unclear:
                 # The data decide which values such a mistake changes, so describe the calls that show it.
                 finding.region = region([_whole(sample) for sample in samples])
 
