@@ -257,7 +257,7 @@ def in_children() -> int:
     status = in_child()
     if status:
         return status
-    statuses = [status]
+    statuses: list[int] = [status]
     while len(statuses) < MOST_TRIES and time.monotonic() < end:
         statuses.append(in_child(quiet=True))
     seen = sum(status == 1 for status in statuses)
