@@ -42,6 +42,7 @@ ORACLES = (
         name="litert",
         title="LiteRT",
         claim="LiteRT's 8-bit quantization specification, https://ai.google.dev/edge/litert/models/quantization_spec",
+        carries_texts=False,
         distribution="ai-edge-litert",
         contracts=("litert/*",),
         judged_by=("litert/Dequantize@spec",),

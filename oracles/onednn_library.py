@@ -375,6 +375,8 @@ def _parts(call: ShortCall) -> Tuple[List[str], str, Optional[List[str]]]:
     """The roles of a program's tensors, the output's dtype, and lines of attributes; None if C does not spell them."""
     dynamic = call.contract.startswith("onednn/DynamicDequantize-")
     roles = ["x", "scale", "zero_point"] if dynamic else ["x"]
+    if dynamic and "scale" not in call.tensors:  # a forbidden call
+        return roles, "float32", None
     output = call.tensors["scale"].dtype if dynamic else "float32"
     lines = []
     for name in call.attributes:

@@ -105,8 +105,7 @@ def test_an_onnx_without_such_tests(monkeypatch: pytest.MonkeyPatch) -> None:
         onnx_node_tests("another python")
     odd = ["complex64", [], ["0"]]
     answers(json.dumps([{"name": "t", "opset": 28, "attributes": {}, "tensors": {"x": odd}, "due": odd}]), 0)
-    with pytest.raises(DocumentError, match="complex64"):
-        onnx_node_tests("another python")
+    assert onnx_node_tests("another python") == (), "no edition has its type"
 
 
 def test_a_test_of_an_older_opset_belongs_to_older_editions(monkeypatch: pytest.MonkeyPatch) -> None:
