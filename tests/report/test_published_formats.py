@@ -1,4 +1,4 @@
-"""The formats of published reports: causes worst first in few lines, and the support of editions in shares."""
+"""Published reports: causes worst first in few lines, and the support of editions in shares."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The support of each edition by each implementation, as Markdown: fully, partly (how much), or not at all."""
+"""The support of each edition by each implementation: fully, partly (how much), or not at all."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Support:
 
 
 def render(report: Json) -> str:
-    """Return a table for each operator, editions down and implementations across, and the types that are not supported."""
+    """Return a table for each operator, editions down and implementations across, and the gaps."""
     run = report["run"]
     lines = ["# Support of each edition by each implementation", "", *_LEGEND, ""]
     lines += [f"Run: seed {run['seed']}, {text(run['started'][:10])}: {code(run['command'])}", ""]
@@ -120,7 +120,10 @@ def _support(combinations: Iterable[Sequence[Json]]) -> Support:
 
 
 def _rank(cell: Json) -> int:
-    """The place of a path's cell: the worst first. A path that answers nothing counts only if no path answers."""
+    """The place of a path's cell: the worst first.
+
+    A path that answers nothing counts only if no path answers.
+    """
     return len(summary.STATUSES) if cell["status"] == "unsupported" else summary.STATUSES.index(cell["status"])
 
 
@@ -137,7 +140,10 @@ def _percent(count: int, total: int) -> str:
 
 
 def _gaps(report: Json) -> list[str]:
-    """List what is refused: the pattern of types, the editions and the message. Refusals that are findings are not repeated."""
+    """List what is refused: the pattern of types, the editions and the message.
+
+    Refusals that are findings are not repeated.
+    """
     alike: dict[tuple[str, ...], list[Gap]] = defaultdict(list)
     for gap in gaps(report):
         does = "answers no call" if gap.whole else "refuses some calls"

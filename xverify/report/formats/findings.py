@@ -1,4 +1,4 @@
-"""The causes of a report as Markdown, grouped by implementation, worst first: what a project publishes."""
+"""The causes of a report in few lines of Markdown, grouped by implementation, worst first."""
 
 from __future__ import annotations
 
