@@ -48,7 +48,7 @@ def _seeded(name: str) -> Oracle:
 def seeded(tmp_path_factory: pytest.TempPathFactory) -> Causes:
     """The causes of each implementation, in the order of the report.
 
-    One sweep serves all, so that calls are judged once.
+    One sweep serves all, so that each call is judged once.
     """
     whole = contracts.get(EDITION)
     domain = replace(

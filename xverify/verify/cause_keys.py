@@ -204,7 +204,8 @@ def refusal_of(message: str) -> str:
 
 
 _NOT_ABORT = re.compile(
-    r"(?m)^(?:killed by |Fatal Python error|Current thread|Thread |Stack \(|terminate called|\s*File ).*$\n?|^\s*what\(\): *"
+    r"(?m)^(?:killed by |Fatal Python error|Current thread|Thread |Stack \(|terminate called|PLEASE submit|\s*File ).*$\n?"
+    r"|^\s*what\(\): *"
 )
 """Lines and words of a crash's message that are not the abort's own."""
 
