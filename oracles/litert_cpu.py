@@ -121,7 +121,10 @@ _RESOLVERS = {DELEGATE_OFF: "BUILTIN_WITHOUT_DEFAULT_DELEGATES", REFERENCE: "BUI
 
 
 def short_form(call: ShortCall) -> Optional[ShortForm]:
-    """A model with the one operator. None for types below a byte, which are constants of the model, and odd parameters."""
+    """A model with the one operator; None for some parameters.
+
+    Types below a byte have none, since they are constants of the model.
+    """
     x, scale = call.tensors["x"], call.tensors["scale"]
     if BITS[x.dtype] < 8 or scale.dtype != "float32" or set(call.attributes) - {"axis"}:
         return None

@@ -44,7 +44,10 @@ def test_each_official_case_is_legal(identity: str) -> None:
 
 @pytest.mark.parametrize(("version", "counts"), COUNTS.items())
 def test_node_tests_of_an_edition(version: int, counts: tuple[int, int]) -> None:
-    """An edition has the tests whose types, attributes and granularity it has. A contradicted sentence is one finding."""
+    """An edition has the tests whose types, attributes and granularity it has.
+
+    A contradicted sentence is one finding.
+    """
     contract = contracts.get(f"{ONNX}{version}")
     cases = contract.official_cases()
     verdicts = Counter(contract.judge(case.call).verdict for case in cases)
@@ -105,8 +108,7 @@ def test_an_onnx_without_such_tests(monkeypatch: pytest.MonkeyPatch) -> None:
         onnx_node_tests("another python")
     odd = ["complex64", [], ["0"]]
     answers(json.dumps([{"name": "t", "opset": 28, "attributes": {}, "tensors": {"x": odd}, "due": odd}]), 0)
-    with pytest.raises(DocumentError, match="complex64"):
-        onnx_node_tests("another python")
+    assert onnx_node_tests("another python") == (), "no edition has its type"
 
 
 def test_a_test_of_an_older_opset_belongs_to_older_editions(monkeypatch: pytest.MonkeyPatch) -> None:

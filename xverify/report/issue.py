@@ -243,7 +243,9 @@ def _extent(case: Case) -> list[str]:
     values = sum(one["values"] for one in case.findings)
     numbers = f"{summary.plural(values, 'value')} in " if values else ""
     largest = max(one["max_ulp"] for one in case.findings)
-    if any(one["max_ulp"] < 0 for one in case.findings):
+    if finding["verdict"] not in ("violation", "mixed"):
+        distance = ""
+    elif any(one["max_ulp"] < 0 for one in case.findings):
         distance = "; some are NaN instead of a number, or a number instead of NaN"
     elif largest > 0:
         distance = f"; up to {summary.plural(largest, 'representable number')} from the nearest allowed result"
@@ -251,7 +253,7 @@ def _extent(case: Case) -> list[str]:
         distance = ""
     lines = [f"- Seen in {numbers}{summary.plural(cases, 'call')}{distance}."]
     affected = (types(case.cause) if case.cause is not None else "") or _types_of(finding)
-    where = [*([f"Types of the input: {affected}."] if affected else []), *_where(finding)]
+    where = [*([f"Types of the input: {text(affected)}."] if affected else []), *_where(finding)]
     paths = sorted(
         {path for one in case.findings for path in one["subject"].get("paths") or [one["subject"]["options"]]}
     )
@@ -513,8 +515,8 @@ class Case:
         return words
 
 
-_CAUSES_IN_TITLES = ("values", "crash", "hang", "refusal")
-"""Kinds of causes whose title says more than the verdict does."""
+_CAUSES_IN_TITLES = {"violation": "values", "crash": "crash", "wrongly-rejected": "refusal"}
+"""Verdicts whose cause has a title that says more than the verdict does, and the kind of that cause."""
 
 
 def title(case: Case) -> str:
@@ -527,8 +529,9 @@ def title(case: Case) -> str:
     if cause is not None and cause.kind == "text" and cause.implementations:
         sentence = cause.title.partition(": ")[2]
         return f"{case.operator}: no implementation follows the sentence on the {case.topic}: {sentence}"
-    is_predicate = cause is not None and (cause.kind in _CAUSES_IN_TITLES or cause.title.startswith("flushes"))
-    if cause is not None and is_predicate and not cause.title.startswith("mixes readings"):
+    if cause is not None and (
+        cause.kind == _CAUSES_IN_TITLES.get(finding["verdict"]) or cause.title.startswith("flushes")
+    ):
         return f"{case.operator}: {who} {cause.title.replace('known recipe', 'known way of computing')}"
     where = summary.region(finding)
     region = f" where {where}" if where and where != "everywhere" else ""
@@ -570,15 +573,15 @@ def title(case: Case) -> str:
 
 
 def lead(case: Case) -> str:
-    """Return the first paragraph: a wrong value in numbers, the problem, and the change that would settle it."""
-    if case.cause is None or not case.cause.effect:
+    """Return the first paragraph: a wrong value, the problem, and the change that would settle it."""
+    if case.cause is None or not case.cause.effect or case.finding["verdict"] != "violation":
         return _problem(case)
     error = _relative_error(case.finding)
     return f"{case.cause.effect}{f' ({error})' if error else ''}. {_problem(case)}"
 
 
 def _relative_error(finding: Json) -> str:
-    """The error of the worst wrong element, relative to the allowed result: "off by 0.094 %", "off by a factor of 12"."""
+    """The relative error of the worst element: "off by 0.094 %", "off by a factor of 12"."""
     worst = 0.0
     for entry in finding["witness"]["legal"]:
         try:
@@ -656,6 +659,11 @@ def _problem(case: Case) -> str:
             )
         case "nondeterministic":
             return f"{who} received the same call several times, and the results differ in their bits."
+        case "not-followed":
+            return (
+                f"{who} does not do what this document says. The document names no release, so this need not be a fault: "
+                "it should say which releases it describes."
+            )
         case "memory":
             return f"{who} {_noted(case)}, so values may change without the caller's knowledge."
     return str(finding["summary"])

@@ -125,6 +125,8 @@ class _Line:
     operator: str
     label: str
     contracts: tuple[str, ...]
+    counted: tuple[str, ...]
+    """The editions whose causes are counted: all of them, or one of several that are equal."""
 
 
 class _Grid:
@@ -161,7 +163,7 @@ class _Grid:
 
     def is_agreed(self, line: _Line) -> bool:
         """True if every implementation that answers these editions agrees with them."""
-        return all(field is None or field.tone in _AGREEING for field in self.fields(line.contracts))
+        return all(field is None or field.tone in _AGREEING for field in self.fields(line.counted))
 
     def agrees(self, name: str) -> bool:
         """True if an implementation agrees with every edition that it answers."""
@@ -180,7 +182,7 @@ class _Grid:
                     groups[-1].append(contract)
                 else:
                     groups.append([contract])
-            lines += [_Line(operator, _suffixes(operator, group), tuple(group)) for group in groups]
+            lines += [_Line(operator, _suffixes(operator, group), tuple(group), (group[0],)) for group in groups]
         return lines
 
     def rows_of_operators(self) -> list[_Line]:
@@ -189,7 +191,7 @@ class _Grid:
             for operator, contracts in summary.operators(self._report).items()
             if (present := [contract for contract in contracts if any(self.fields([contract]))])
             if not self.is_agreed(
-                line := _Line(operator, f"({summary.plural(len(present), 'edition')})", tuple(present))
+                line := _Line(operator, f"({summary.plural(len(present), 'edition')})", (*present,), (*present,))
             )
         ]
 
@@ -218,7 +220,7 @@ def _by_domains(grid: _Grid, names: Sequence[str], lines: Sequence[_Line], width
 
 def _side_by_side(grid: _Grid, names: Sequence[str], lines: Sequence[_Line], width: int) -> Iterator[Table]:
     """Yield tables of rows, each with as many columns as fit."""
-    fields = [grid.fields(line.contracts, names) for line in lines]
+    fields = [grid.fields(line.counted, names) for line in lines]
     present = [index for index in range(len(names)) if any(row[index] for row in fields)]
     labels = _labels(lines)
     room = width - max(map(len, labels), default=0)

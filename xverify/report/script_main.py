@@ -219,15 +219,20 @@ def compare(finding: dict[str, Any], tensor: Tensor) -> int:
     return int(same)
 
 
-def in_child() -> int:
-    """Make the call in another process. Return 1 if that process dies or does not return."""
+def in_child(quiet: bool = False) -> int:
+    """Make the call in another process. Return 1 if that process dies or does not return.
+
+    Args:
+        quiet: Leave out what the process prints.
+    """
     import signal
     import tempfile
 
     command = [sys.executable, os.path.abspath(__file__), "--child", *sys.argv[1:]]
     with tempfile.TemporaryFile() as log:
         try:
-            status = subprocess.run(command, stderr=log, timeout=LIMIT_SECONDS).returncode
+            printed = subprocess.DEVNULL if quiet else None
+            status = subprocess.run(command, stdout=printed, stderr=log, timeout=LIMIT_SECONDS).returncode
         except subprocess.TimeoutExpired:
             print("the call does not answer within %d s" % LIMIT_SECONDS)
             return 1
@@ -247,14 +252,17 @@ def in_child() -> int:
 
 
 def in_children() -> int:
-    """Make the call in other processes until one dies or does not return, or all were tried. Count those that do."""
+    """Make the call in other processes until one dies or does not return, or all were tried.
+
+    Count those that do.
+    """
     end = time.monotonic() + TRY_SECONDS
     status = in_child()
     if status:
         return status
-    statuses = [status]
+    statuses: list[int] = [status]
     while len(statuses) < MOST_TRIES and time.monotonic() < end:
-        statuses.append(in_child())
+        statuses.append(in_child(quiet=True))
     seen = sum(status == 1 for status in statuses)
     print("seen in %d of %d tries" % (seen, len(statuses)) if seen else "not seen in %d tries" % len(statuses))
     return int(seen > 0)

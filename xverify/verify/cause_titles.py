@@ -197,6 +197,8 @@ def effect(finding: Json) -> str:
         return ""
     entry = max(witness["legal"], key=_error)
     due = min(entry["legal"], key=lambda legal: _apart(entry["got_decimal"], legal["decimal"]))
+    if entry["got"] == due["hex"]:
+        return ""  # a legal value is wrong only beside others
     got, legal = _pair(entry["got_decimal"], due["decimal"])
     operands = [f"{x['dtype']} {_plain(x['data'][_flat(entry['index'], x['shape'])])}"]
     for role, name in (("scale", "scale"), ("zero_point", "zero point")):
