@@ -50,8 +50,8 @@ ORACLES = (
     Oracle(
         name="torch",
         title="PyTorch",
-        claim="The docstrings and schemas of its own operators, in the installed package (torch/ao/quantization/fx/_decomposed.py, "
-        "torch/_torch_docs.py and torch/_tensor_docs.py).",
+        claim="The docstrings and schemas of its own operators, in the installed package: "
+        "torch/ao/quantization/fx/_decomposed.py, torch/_torch_docs.py and torch/_tensor_docs.py.",
         timing=Timing("#CC79A7", "P", environment=(("OMP_NUM_THREADS", "{threads}"),)),
         distribution="torch",
         contracts=("pytorch/*",),
