@@ -23,6 +23,7 @@ import numpy as np
 from xverify.core.call import BITS, Call, Outcome, Tensor, code_dtype
 from xverify.oracles.arrays import Array, answered, hand_out, numpy_dtype
 from xverify.oracles.protocol import Loaded, Oracle, Setting
+from xverify.oracles.short_form import ShortCall, ShortForm, is_numpy
 from xverify.oracles.timing import Problem, Solve, Timing, Way
 
 RELEASES = (
@@ -180,6 +181,49 @@ def load(*settings: str) -> Loaded:
         return answered(codes.view(numpy_dtype(dtype)), call, arrays)
 
     return Loaded(answer)
+
+
+# -- short scripts ---------------------------------------------------------------------------------------
+
+
+def short_form(call: ShortCall) -> Optional[ShortForm]:
+    """A call of the edition's operator. None for an operator or an output that has no short way."""
+    operator = call.contract.partition("/")[2].partition("@")[0]
+    attributes = dict(call.attributes)
+    out = str(attributes.pop("output_dtype", "float32"))
+    axis = int(attributes.pop("axis", 0)) if "axis" in attributes else None
+    size = int(attributes.pop("block_size", 0))
+    if attributes or call.graph is not None or not is_numpy(call.out_dtype):
+        return None
+    has_zero = "zero_point" in call.tensors
+    body = ["%s = %s" % (name, _short_tensor(name, tensor.dtype)) for name, tensor in call.tensors.items()]
+    limits = "torch.%s(x.dtype)" % ("finfo" if "float" in call.tensors["x"].dtype else "iinfo")
+    bounds = "int(limits.min), int(limits.max), x.dtype"
+    to = "" if out == "float32" else ", out_dtype=torch.%s" % out
+    zero = "zero_point.to(torch.int64)" if has_zero else "None"
+    if operator == "Tensor.dequantize":
+        make = "torch._make_per_tensor_quantized_tensor(x, scale.item(), int(zero_point))"
+        if axis is not None:
+            make = "torch._make_per_channel_quantized_tensor(x, scale.double(), %s, %d)" % (zero, axis)
+        return ShortForm(["import torch"], [*body, "y = %s.dequantize().numpy()" % make], copies=True)
+    arguments = {
+        "dequantize_per_tensor": "x, scale.item(), %s, %s%s" % ("int(zero_point)" if has_zero else "None", bounds, to),
+        "dequantize_per_channel": "x, scale, %s, %s, %s%s" % (zero, axis, bounds, to),
+        "dequantize_per_channel_group": "x, scale.reshape(-1), %s, %s, %d, torch.%s"
+        % ("zero_point.to(torch.int32).reshape(-1)" if has_zero else "None", bounds, size, out),
+    }.get(operator)
+    if arguments is None:
+        return None
+    imports = ["import torch", "import torch.ao.quantization.fx._decomposed"]
+    line = "y = torch.ops.quantized_decomposed.%s(%s).numpy()" % (operator, arguments)
+    return ShortForm(imports, [*body, "limits = " + limits, line], copies=True)
+
+
+def _short_tensor(name: str, dtype: str) -> str:
+    """A tensor over an array's bits. NumPy's types that PyTorch lacks go through the type of their bits."""
+    if is_numpy(dtype):
+        return "torch.from_numpy(np.array(%s))" % name
+    return "torch.from_numpy(%s.view(np.%s)).view(torch.%s)" % (name, code_dtype(dtype).name, dtype)
 
 
 # -- the bench -------------------------------------------------------------------------------------------
