@@ -20,7 +20,7 @@ import numpy as np
 from xverify.core.call import BITS, Call, Outcome, Tensor
 from xverify.oracles.arrays import answered, pack, to_array
 from xverify.oracles.protocol import Loaded, Oracle, Path, Setting
-from xverify.oracles.short_form import ShortCall, ShortForm, is_numpy
+from xverify.oracles.short_form import ShortCall, ShortForm
 
 DELEGATE_OFF = "delegate=off"
 REFERENCE = "reference"
@@ -43,6 +43,7 @@ ORACLES = (
         name="litert",
         title="LiteRT",
         claim="LiteRT's 8-bit quantization specification, https://ai.google.dev/edge/litert/models/quantization_spec",
+        carries_texts=False,
         distribution="ai-edge-litert",
         contracts=("litert/*",),
         judged_by=("litert/Dequantize@spec",),
@@ -116,6 +117,47 @@ def load(threads: str = "1") -> Loaded:
     return Loaded(answer)
 
 
+_RESOLVERS = {DELEGATE_OFF: "BUILTIN_WITHOUT_DEFAULT_DELEGATES", REFERENCE: "BUILTIN_REF"}
+
+
+def short_form(call: ShortCall) -> Optional[ShortForm]:
+    """A model with the one operator; None for some parameters.
+
+    Types below a byte have none, since they are constants of the model.
+    """
+    x, scale = call.tensors["x"], call.tensors["scale"]
+    if BITS[x.dtype] < 8 or scale.dtype != "float32" or set(call.attributes) - {"axis"}:
+        return None
+    zeros = "zero_point.ravel().tolist()" if "zero_point" in call.tensors else "[0] * scale.size"
+    imports = [
+        "import flatbuffers",
+        "from ai_edge_litert import schema_py_generated as schema",
+        "from ai_edge_litert.interpreter import Interpreter, OpResolverType",
+    ]
+    body = [
+        "source, result, operator = schema.TensorT(), schema.TensorT(), schema.OperatorT()",
+        "source.shape, source.type, source.buffer = list(x.shape), schema.TensorType.%s, 1" % x.dtype.upper(),
+        "source.quantization = q = schema.QuantizationParametersT()",
+        "q.scale, q.zeroPoint, q.quantizedDimension = scale.ravel().tolist(), %s, %d"
+        % (zeros, int(call.attributes.get("axis", 0))),
+        "result.shape, result.type, result.buffer = list(x.shape), schema.TensorType.FLOAT32, 0",
+        "operator.inputs, operator.outputs = [0], [1]",
+        "code, graph, model = schema.OperatorCodeT(), schema.SubGraphT(), schema.ModelT()",
+        "code.builtinCode = code.deprecatedBuiltinCode = schema.BuiltinOperator.DEQUANTIZE",
+        "code.version = %d" % VERSION,
+        "graph.tensors, graph.inputs, graph.outputs, graph.operators = [source, result], [0], [1], [operator]",
+        "model.version, model.operatorCodes, model.subgraphs = 3, [code], [graph]",
+        "model.buffers, builder = [schema.BufferT(), schema.BufferT()], flatbuffers.Builder(1024)",
+        'builder.Finish(model.Pack(builder), b"TFL3")',
+        "resolver = OpResolverType.%s" % _RESOLVERS.get(call.options, "AUTO"),
+        "interpreter = Interpreter(model_content=bytes(builder.Output()), experimental_op_resolver_type=resolver)",
+        "interpreter.allocate_tensors()",
+        "interpreter.set_tensor(0, x)",
+        "interpreter.invoke(); y = interpreter.get_tensor(1)",
+    ]
+    return ShortForm(imports, body, copies=True)
+
+
 def number_of(schema: Any, dtype: str) -> int:
     """The number of a dtype in LiteRT's schema.
 
@@ -151,47 +193,3 @@ def parameters(made: Any, call: Call) -> Any:
     made.zeroPoint = zeros.astype(np.int64).reshape(-1).tolist()
     made.quantizedDimension = 0 if scale.size == 1 else axis + len(x.shape) * (axis < 0)
     return made
-
-
-# -- short scripts ---------------------------------------------------------------------------------------
-
-
-def short_form(call: ShortCall) -> Optional[ShortForm]:
-    """A model of the operator alone, and an interpreter of it. None for types of less than a byte and those that NumPy lacks."""
-    x, scale = call.tensors["x"], call.tensors["scale"]
-    zero_point = call.tensors.get("zero_point")
-    if not all(is_numpy(tensor.dtype) for tensor in call.tensors.values()) or call.graph is not None:
-        return None
-    zeros = "[0] * %d" % scale.size if zero_point is None else "zero_point.reshape(-1).tolist()"
-    axis = int(call.attributes.get("axis", 0))
-    dimension = 0 if scale.size == 1 else axis + len(x.shape) * (axis < 0)
-    options = {
-        DELEGATE_OFF: ", experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES",
-        REFERENCE: ", experimental_op_resolver_type=OpResolverType.BUILTIN_REF",
-    }.get(call.options, "")
-    imports = [
-        "import flatbuffers",
-        "from ai_edge_litert import schema_py_generated as schema",
-        "from ai_edge_litert.interpreter import Interpreter%s" % (", OpResolverType" if options else ""),
-    ]
-    body = [
-        "t = [schema.TensorT(), schema.TensorT()]",
-        "t[0].name, t[0].shape, t[0].type, t[0].buffer = 'x', %s, schema.TensorType.%s, 0"
-        % (list(x.shape), x.dtype.upper()),
-        "t[1].name, t[1].shape, t[1].type, t[1].buffer = 'y', %s, schema.TensorType.FLOAT32, 0" % list(x.shape),
-        "q = t[0].quantization = schema.QuantizationParametersT()",
-        "q.scale, q.zeroPoint, q.quantizedDimension = scale.reshape(-1).tolist(), %s, %d" % (zeros, dimension),
-        "op, code, graph, model = schema.OperatorT(), schema.OperatorCodeT(), schema.SubGraphT(), schema.ModelT()",
-        "op.inputs, op.outputs, code.version = [0], [1], %d" % VERSION,
-        "code.builtinCode = code.deprecatedBuiltinCode = schema.BuiltinOperator.DEQUANTIZE",
-        "graph.tensors, graph.inputs, graph.outputs, graph.operators = t, [0], [1], [op]",
-        "model.version, model.operatorCodes, model.subgraphs, model.buffers = 3, [code], [graph], [schema.BufferT()]",
-        "builder = flatbuffers.Builder(1024)",
-        'builder.Finish(model.Pack(builder), b"TFL3")',
-        "interpreter = Interpreter(model_content=bytes(builder.Output())%s)" % options,
-        "interpreter.allocate_tensors()",
-        "interpreter.set_tensor(0, x)",
-        "interpreter.invoke()",
-        "y = interpreter.get_tensor(1)",
-    ]
-    return ShortForm(imports, body, copies=True)

@@ -372,9 +372,11 @@ def _extents(shape: Tuple[int, ...]) -> str:
 
 
 def _parts(call: ShortCall) -> Tuple[List[str], str, Optional[List[str]]]:
-    """The roles of a program's tensors, the output's dtype, and lines of attributes; None if C does not spell them."""
+    """Roles of a program's tensors, dtype of the output, and attributes; None if C has no spelling."""
     dynamic = call.contract.startswith("onednn/DynamicDequantize-")
     roles = ["x", "scale", "zero_point"] if dynamic else ["x"]
+    if dynamic and "scale" not in call.tensors:  # a forbidden call
+        return roles, "float32", None
     output = call.tensors["scale"].dtype if dynamic else "float32"
     lines = []
     for name in call.attributes:

@@ -44,7 +44,7 @@ def age_in_years(release: str, today: date) -> Optional[int]:
 
 
 def remark_on_age(oracle: Oracle, version: str, today: date) -> str:
-    """A sentence on a release that is at least `OLD_YEARS` years old; "" for a newer one or one without a date."""
+    """A sentence on a release that is at least `OLD_YEARS` years old; "" for any other."""
     release = release_of(oracle, version)
     years = age_in_years(release, today)
     if years is None or years < OLD_YEARS:

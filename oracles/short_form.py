@@ -39,7 +39,7 @@ class ShortCall:
     """The lone call and its graph, for a call in surroundings."""
 
     ending: str = ""
-    """What a reader of a program must know: "crash", "hang", "refusal"; "" if the call gives a result."""
+    """The ending that a reader must expect: "crash", "hang", "refusal"; "" if the call gives a result."""
 
     shown: Tuple[Tuple[Tuple[int, ...], str], ...] = ()
     """The elements of the result that a program prints: index, and the results that are allowed."""

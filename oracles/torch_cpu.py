@@ -23,7 +23,7 @@ import numpy as np
 from xverify.core.call import BITS, Call, Outcome, Tensor, code_dtype
 from xverify.oracles.arrays import Array, answered, hand_out, numpy_dtype
 from xverify.oracles.protocol import Loaded, Oracle, Setting
-from xverify.oracles.short_form import ShortCall, ShortForm, is_numpy
+from xverify.oracles.short_form import ShortCall, ShortForm
 from xverify.oracles.timing import Problem, Solve, Timing, Way
 
 RELEASES = (
@@ -183,47 +183,51 @@ def load(*settings: str) -> Loaded:
     return Loaded(answer)
 
 
-# -- short scripts ---------------------------------------------------------------------------------------
+SHORT_IMPORTS = ["import torch", "import torch.ao.quantization.fx._decomposed  # defines quantized_decomposed"]
 
 
 def short_form(call: ShortCall) -> Optional[ShortForm]:
-    """A call of the edition's operator. None for an operator or an output that has no short way."""
-    operator = call.contract.partition("/")[2].partition("@")[0]
-    attributes = dict(call.attributes)
-    out = str(attributes.pop("output_dtype", "float32"))
-    axis = int(attributes.pop("axis", 0)) if "axis" in attributes else None
-    size = int(attributes.pop("block_size", 0))
-    if attributes or call.graph is not None or not is_numpy(call.out_dtype):
+    """A call of the operator. None where the operator cannot express it."""
+    operator, x = call.contract.partition("/")[2].partition("@")[0], call.tensors["x"].dtype
+    in_operator, zero = operator != "Tensor.dequantize", "zero_point" in call.tensors
+    if x in _BELOW_A_BYTE or (operator != "dequantize_per_tensor" and call.tensors["scale"].dtype != "float32"):
         return None
-    has_zero = "zero_point" in call.tensors
-    body = ["%s = %s" % (name, _short_tensor(name, tensor.dtype)) for name, tensor in call.tensors.items()]
-    limits = "torch.%s(x.dtype)" % ("finfo" if "float" in call.tensors["x"].dtype else "iinfo")
-    bounds = "int(limits.min), int(limits.max), x.dtype"
-    to = "" if out == "float32" else ", out_dtype=torch.%s" % out
-    zero = "zero_point.to(torch.int64)" if has_zero else "None"
-    if operator == "Tensor.dequantize":
-        make = "torch._make_per_tensor_quantized_tensor(x, scale.item(), int(zero_point))"
-        if axis is not None:
-            make = "torch._make_per_channel_quantized_tensor(x, scale.double(), %s, %d)" % (zero, axis)
-        return ShortForm(["import torch"], [*body, "y = %s.dequantize().numpy()" % make], copies=True)
-    arguments = {
-        "dequantize_per_tensor": "x, scale.item(), %s, %s%s" % ("int(zero_point)" if has_zero else "None", bounds, to),
-        "dequantize_per_channel": "x, scale, %s, %s, %s%s" % (zero, axis, bounds, to),
-        "dequantize_per_channel_group": "x, scale.reshape(-1), %s, %s, %d, torch.%s"
-        % ("zero_point.to(torch.int32).reshape(-1)" if has_zero else "None", bounds, size, out),
-    }.get(operator)
-    if arguments is None:
+    modules: Tuple[str, ...] = ()
+    lines = ["info = torch.%sinfo(torch.%s)" % ("f" if "float" in x else "i", x)] if in_operator else []
+    limits = "int(info.min), int(info.max), torch.%s" % x
+    data = "torch.from_numpy(x.view(np.uint8)).view(torch.%s)" % x if "float8" in x else "torch.from_numpy(x)"
+    out = str(call.attributes.get("output_dtype", "float32"))
+    if operator == "dequantize_per_tensor" and zero:
+        words = "" if out == "float32" else ", out_dtype=torch.%s" % out
+        arguments = "%s, float(scale), int(zero_point), %s%s" % (data, limits, words)
+    elif operator == "dequantize_per_channel" and "axis" in call.attributes:
+        zeros = "torch.from_numpy(zero_point).long()" if zero else "None"
+        words = "" if out == "float32" else ", out_dtype=torch.%s" % out
+        arguments = "%s, torch.from_numpy(scale), %s, %d, %s%s" % (
+            data,
+            zeros,
+            int(call.attributes["axis"]),
+            limits,
+            words,
+        )
+    elif operator == "dequantize_per_channel_group" and "block_size" in call.attributes:
+        zeros = "torch.from_numpy(zero_point.ravel()).int()" if zero else "None"
+        end = "%s, %d, torch.%s" % (limits, int(call.attributes["block_size"]), out)
+        arguments = "%s, torch.from_numpy(scale.ravel()), %s, %s" % (data, zeros, end)
+    elif operator == "Tensor.dequantize" and zero:
+        made, end = "tensor", "float(scale), int(zero_point)"
+        if "axis" in call.attributes:
+            made, axis = "channel", int(call.attributes["axis"])
+            end = "torch.from_numpy(scale).double(), torch.from_numpy(zero_point).long(), %d" % axis
+        lines.append("quantized = torch._make_per_%s_quantized_tensor(%s, %s)" % (made, data, end))
+        return ShortForm(["import torch"], [*lines, "y = quantized.dequantize().numpy()"])
+    else:
         return None
-    imports = ["import torch", "import torch.ao.quantization.fx._decomposed"]
-    line = "y = torch.ops.quantized_decomposed.%s(%s).numpy()" % (operator, arguments)
-    return ShortForm(imports, [*body, "limits = " + limits, line], copies=True)
-
-
-def _short_tensor(name: str, dtype: str) -> str:
-    """A tensor over an array's bits. NumPy's types that PyTorch lacks go through the type of their bits."""
-    if is_numpy(dtype):
-        return "torch.from_numpy(np.array(%s))" % name
-    return "torch.from_numpy(%s.view(np.%s)).view(torch.%s)" % (name, code_dtype(dtype).name, dtype)
+    result = "torch.ops.quantized_decomposed.%s(%s)" % (operator, arguments)
+    if call.out_dtype == "bfloat16":
+        modules, result = ("ml_dtypes",), result + ".view(torch.int16)"
+    last = "y = %s.numpy()%s" % (result, ".view(ml_dtypes.bfloat16)" if modules else "")
+    return ShortForm(SHORT_IMPORTS, [*lines, last], modules)
 
 
 # -- the bench -------------------------------------------------------------------------------------------

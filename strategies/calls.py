@@ -24,7 +24,10 @@ MOST_VALUES = 4096
 
 @st.composite
 def shapes(draw: DrawFn, ranks: tuple[int, ...] = ()) -> tuple[int, ...]:
-    """Shapes of some ranks, else of rank 0 to 6, with at most 4 096 elements. Extents near vector widths are frequent."""
+    """Shapes of some ranks, else of rank 0 to 6, with at most 4 096 elements.
+
+    Extents near vector widths are frequent.
+    """
     rank = draw(st.sampled_from(ranks) if ranks else st.integers(0, 6))
     shape: list[int] = []
     room = MOST_VALUES

@@ -321,7 +321,7 @@ def _other_integer(contract: Contract, call: Call, rng: Generator) -> Call | Non
 
 def _odd_scale(contract: Contract, call: Call, rng: Generator) -> Call | None:
     scale = call.tensors["scale"]
-    number = float(rng.choice([-0.5, 0.0, -0.0, np.inf, -np.inf, np.nan]))
+    number = float(rng.choice([-0.5, 0.0, -0.0, 1e-39, np.inf, -np.inf, np.nan]))
     return _with(call, scale=tensor(scale.dtype, np.full(scale.shape, number)))
 
 

@@ -150,7 +150,10 @@ def fits(contract: Contract, granularity: str, shape: tuple[int, ...]) -> bool:
 
 
 def shapes_of(domain: Domain) -> tuple[tuple[int, ...], ...]:
-    """The shapes of the walk. Other ranks become the largest that the edition admits: first axes are merged, or added."""
+    """The shapes of the walk.
+
+    Other ranks become the largest that the edition admits: first axes are merged, or added.
+    """
     if not domain.ranks:
         return SHAPES
     rank = max(domain.ranks)
@@ -392,7 +395,10 @@ def walk_structures(contract: Contract) -> Iterator[tuple[Structure, str]]:
 
 
 def official_calls(contract: Contract) -> Iterator[Call]:
-    """The calls whose results the document states. A sweep makes them early in its walk. The text may leave them open."""
+    """The calls whose results the document states. A sweep makes them early in its walk.
+
+    The text may leave them open.
+    """
     for case in contract.official_cases():
         yield case.call
 

@@ -40,7 +40,9 @@ def operands(dtype: str, x: list[float], scale: float, zero_point: float | None 
         ("float8_e5m2", [INF, -INF], 0.5, None, "float8_e5m2", True, [57344.0, -57344.0]),
     ],
 )
-def test_codes(dtype, x, scale, zero_point, target, keeps, again) -> None:
+def test_codes(
+    dtype: str, x: list[float], scale: float, zero_point: float | None, target: str, keeps: bool, again: list[float]
+) -> None:
     codes = requantized(operands(dtype, x, scale, zero_point), target, keeps)
     assert codes is not None
     np.testing.assert_array_equal(values(target, codes), again)

@@ -44,7 +44,10 @@ def test_each_official_case_is_legal(identity: str) -> None:
 
 @pytest.mark.parametrize(("version", "counts"), COUNTS.items())
 def test_node_tests_of_an_edition(version: int, counts: tuple[int, int]) -> None:
-    """An edition has the tests whose types, attributes and granularity it has. A contradicted sentence is one finding."""
+    """An edition has the tests whose types, attributes and granularity it has.
+
+    A contradicted sentence is one finding.
+    """
     contract = contracts.get(f"{ONNX}{version}")
     cases = contract.official_cases()
     verdicts = Counter(contract.judge(case.call).verdict for case in cases)

@@ -7,13 +7,19 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from quoted_text import quoted_but_absent
+from walked_calls import every_nth
 from written_calls import call_of
 
 from xverify import contracts
 from xverify.contracts import documents, litert, pytorch
+from xverify.core.bits import canonical
+from xverify.core.call import Outcome
 from xverify.core.errors import DocumentError
+from xverify.oracles import xverify_numpy
+from xverify.strategies.repair import Repair
 
 PER_TENSOR, PER_CHANNEL, GROUP, TENSOR = map(pytorch.edition, pytorch.OPERATORS)
 
@@ -61,6 +67,7 @@ JUDGED = [
     (litert.ID, "x=int8[3] scale=float16[]", "unspecified", "scale-dtype"),
     (litert.ID, "x=int8[3] scale=float32[]=-0.5", "unspecified", "scale-value"),
     (litert.ID, "x=int8[3] scale=float32[]=inf", "unspecified", "scale-value"),
+    (litert.ID, "x=int8[3] scale=float32[]=1e-39", "unspecified", "scale-value"),
     (litert.ID, "x=int8[2,3] scale=float32[3] axis=-1", "unspecified", "axis"),
     (litert.ID, "x=int8[3] scale=float32[] block_size=2", "unspecified", "arguments"),
 ]
@@ -143,6 +150,21 @@ def test_an_absent_torch_is_judged_by_nothing(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(pytorch, "carried", refuse)
     assert contracts.shipped(("pytorch/*",)) == ()
     assert contracts.carried(litert.ID, "ai-edge-litert", sys.executable)
+
+
+@pytest.mark.parametrize("identity", [PER_TENSOR, PER_CHANNEL, GROUP, TENSOR, litert.ID])
+def test_the_kernel_gives_the_first_reading(identity: str) -> None:
+    contract, answer = contracts.get(identity), xverify_numpy.load("numpy").answer
+    for call in filter(None, map(Repair(contract), every_nth(identity, 7))):
+        outcome, operands = answer(call, ""), contract.operands(call)
+        assert isinstance(outcome, Outcome)
+        assert outcome.tensor is not None
+        assert outcome.tensor.dtype == operands.output_dtype
+        want, got = (
+            canonical(np.asarray(codes), operands.output_dtype)
+            for codes in (contract.readings(call)[0].evaluate(operands), outcome.tensor.codes)
+        )
+        np.testing.assert_array_equal(got, want, err_msg=call.origin)
 
 
 def test_groups_lie_in_the_rows_of_a_matrix() -> None:

@@ -23,7 +23,7 @@ DEFECTS = (
     ("first_zero_point", "the first zero point", "wrong"),
     ("first_scale", "the first scale", "wrong"),
     ("folded", "x * scale - 0 * scale without a zero point", "wrong"),
-    ("flushing", "0 instead of -0", "last-places"),
+    ("flushing", "0 instead of -0", "wrong"),
     ("wrapping", "in the type of x with wrap-around", "wrong"),
     ("next_block", "from the next block", "wrong"),
     ("truncating", "truncates the result", "last-places"),
@@ -46,7 +46,10 @@ def _seeded(name: str) -> Oracle:
 
 @pytest.fixture(scope="module")
 def seeded(tmp_path_factory: pytest.TempPathFactory) -> Causes:
-    """The causes of each implementation, in the order of the report. One sweep serves all, so that calls are judged once."""
+    """The causes of each implementation, in the order of the report.
+
+    One sweep serves all, so that each call is judged once.
+    """
     whole = contracts.get(EDITION)
     domain = replace(
         whole.domain, x_dtypes=("uint8", "int8", "float8_e4m3fn"), scale_dtypes=("float32",), output_dtypes=("float32",)

@@ -49,6 +49,7 @@ def known(monkeypatch: pytest.MonkeyPatch) -> None:
         ("a", Name("a")),
         ("a-b:C", Name("a-b", "C")),
         ("a==1.17.0", Name("a", "", "1.17.0")),
+        ("a==newest", Name("a", "", "newest")),
         ("a:C==1!2.0rc1+cu12", Name("a", "C", "1!2.0rc1+cu12")),
         ("a@/x/y==2/python", Name("a", "", "", "/x/y==2/python")),
         ("a:/lib/libdnnl.so.3", Name("a", "/lib/libdnnl.so.3")),
@@ -190,3 +191,19 @@ def test_every_format_shows_versions_that_were_left_out(kind: str) -> None:
 def test_progress_of_an_installation_goes_to_stderr_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     select.oracle_named("here==2.0", say)
     assert capsys.readouterr() == ("", "xverify: numpy 2.0: being made\n")
+
+
+def test_the_newest_release_runs_and_else_the_installed_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def offered(distribution: str) -> list[str]:
+        if distribution == HERE.distribution:
+            raise EnvironmentFailedError("the index cannot be reached")
+        return ["1.0", "2.0"]
+
+    monkeypatch.setattr(other_versions, "versions_offered", offered)
+    chosen, sentences = select.oracles_named((), None, newest=True)
+    assert [oracle.name for oracle in chosen] == ["xverify-numpy", "fake==2.0", "here"]
+    (sentence,) = [sentence for sentence in sentences if sentence.startswith("here")]
+    assert "the index cannot be reached" in sentence
+    assert select.oracle_named("fake==newest").version == "2.0"
+    with pytest.raises(EnvironmentFailedError, match="is part of xverify"):
+        select.oracle_named("xverify-numpy==newest")

@@ -85,6 +85,17 @@ LINEAR_REFUSALS: list[tuple[str, str, type[Exception], tuple[Any, ...], dict[str
     ("block-shape", NEWEST, ValueError, (u8, blocked), {"block_size": 3}),
     ("block-shape", NEWEST, ValueError, (u8, blocked), {"block_size": 2, "axis": 0}),
     ("block-shape", NEWEST, ValueError, (u8x3, f32x3), {"block_size": 2, "axis": 0}),
+    ("granularity", "pytorch/dequantize_per_tensor", ValueError, (u8, f32x3[:1], u8x3[:1]), {}),
+    ("zero-point-dtype", "pytorch/dequantize_per_tensor", TypeError, (u8, f32, np.int32(0)), {}),
+    ("output-dtype", "pytorch/dequantize_per_tensor", TypeError, (u8, f32, np.uint8(0)), {"out_dtype": "float64"}),
+    ("axis-required", "pytorch/dequantize_per_channel", TypeError, (u8, f32x3), {}),
+    ("scale-dtype", "pytorch/dequantize_per_channel", TypeError, (u8, f32x3.astype(np.float16)), {"axis": 1}),
+    ("rank", "pytorch/dequantize_per_channel_group", ValueError, (u8x3, f32x3), {"block_size": 2}),
+    ("block-size", "pytorch/dequantize_per_channel_group", ValueError, (u8, blocked), {}),
+    ("block-shape", "pytorch/dequantize_per_channel_group", ValueError, (u8, blocked), {"block_size": 3}),
+    ("data-type", "litert/Dequantize", TypeError, (u8, f32), {}),
+    ("arguments", "litert/Dequantize", TypeError, (u8.view(np.int8), f32), {"block_size": 2}),
+    ("zero-point-range", "litert/Dequantize", TypeError, (u8.view(np.int8), f32, np.int16(0)), {}),
 ]
 ONEDNN_REFUSALS: list[tuple[str, type[Exception], tuple[Any, ...], dict[str, Any]]] = [
     ("src-type", TypeError, (u8.astype(np.int32), f32x3[:1]), {}),

@@ -21,9 +21,10 @@ from xverify.core.errors import UsageError
 from xverify.engine import select
 from xverify.engine.options import Options
 from xverify.engine.sweep import sweep
-from xverify.oracles import all_oracles
+from xverify.oracles import all_oracles, litert_cpu, torch_cpu
 from xverify.oracles.arrays import to_array
 from xverify.oracles.protocol import Oracle
+from xverify.oracles.short_form import ShortCall
 from xverify.oracles.tensorflow_graph import CONSTANT, UNKNOWN
 from xverify.report.script import script_for
 from xverify.report.short_script import short_script
@@ -91,6 +92,48 @@ def test_the_short_script_of_a_graph(name: str, options: str, specs: str, made: 
     assert f"specs = [tf.TensorSpec({specs}" in text
     assert made in text
     assert 'tf.quantization.dequantize(input, min_range, max_range, mode="MIN_COMBINED")' in text
+
+
+ZEROS = tensor("int8", [0, 0])
+SHORT = [
+    (
+        PER_TENSOR,
+        tensor("float32", 0.5),
+        tensor("int8", 0),
+        {"output_dtype": "bfloat16"},
+        "out_dtype=torch.bfloat16).view(",
+    ),
+    (PER_CHANNEL, tensor("float32", [1, 2]), None, {"axis": 0}, "torch.from_numpy(scale), None, 0, int(info.min)"),
+    (GROUP, tensor("float32", [[1, 2]]), None, {"block_size": 2}, "torch.int8, 2, torch.float32)"),
+    (QUANTIZED, tensor("float32", 0.5), tensor("int8", 3), {}, "_make_per_tensor_quantized_tensor("),
+    (QUANTIZED, tensor("float32", [1, 2]), ZEROS, {"axis": 0}, "_make_per_channel_quantized_tensor("),
+    (
+        litert.ID,
+        tensor("float32", [1, 2]),
+        ZEROS,
+        {"axis": 0},
+        "scale.ravel().tolist(), zero_point.ravel().tolist(), 0",
+    ),
+    (litert.ID, tensor("float32", 0.5), None, {}, "schema.TensorType.INT8"),
+]
+
+
+@pytest.mark.parametrize(("edition", "scale", "zero_point", "attributes", "part"), SHORT)
+def test_the_short_form_of_a_peer(
+    edition: str, scale: Tensor, zero_point: Tensor | None, attributes: dict[str, int | str], part: str
+) -> None:
+    module, name = (litert_cpu, "litert") if edition == litert.ID else (torch_cpu, "torch")
+    call = linear(edition, tensor("int8", [1, 2]), scale, zero_point, **attributes)
+    out = str(attributes.get("output_dtype", "float32"))
+    form = module.short_form(ShortCall(edition, dict(call.tensors), attributes, name, name, "", out))
+    assert form is not None
+    text = "\n".join([*form.imports, *form.body])
+    compile(text, "script", "exec")
+    assert part in text
+    assert "y = " in form.body[-1]
+    unknown = {**attributes, "saturate": 1}
+    odd = replace(call, tensors={**call.tensors, "x": tensor("int4", [1, 2])}, attributes=unknown)
+    assert module.short_form(ShortCall(edition, dict(odd.tensors), unknown, name, name, "", out)) is None
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])

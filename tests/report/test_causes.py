@@ -197,7 +197,7 @@ def test_the_effect_is_a_wrong_value_in_plain_numbers() -> None:
         "x": {"dtype": "int8", "shape": [2], "data": ["1", "-5"], "hex": []},
         "scale": {"dtype": "float32", "shape": [2], "data": ["1.0", "0.5"], "hex": []},
     }
-    legal = [{"index": [1], "got_decimal": "0.0", "legal": [{"decimal": "-2.5"}]}]
+    legal = [{"index": [1], "got": "0x0", "got_decimal": "0.0", "legal": [{"hex": "0xc0200000", "decimal": "-2.5"}]}]
     witness = {"call": {"tensors": tensors, "attributes": {"axis": 0}}, "got": {"message": ""}, "legal": legal}
     (cause,) = grouped([finding("violation", "a", recipe="a", witness=witness)])
     assert cause.effect == "int8 -5 with scale 0.5 becomes 0 instead of -2.5"

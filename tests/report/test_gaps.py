@@ -1,4 +1,4 @@
-"""Gaps have the smallest pattern that holds of them alone, and cells that differ without a finding are listed."""
+"""Gaps have the smallest pattern; cells that differ without a finding are listed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_gap_has_the_fewest_conditions_and_covers_the_most_cells() -> None:
 
 
 def patterns(refuses: Callable[[str, str], bool], name: str, values: tuple[str, str]) -> list[tuple[str, int, bool]]:
-    """The gaps of an implementation that refuses some of the cells with int4 or int8 and these values of a property."""
+    """The gaps of an implementation that refuses some cells with int4 or int8."""
     return words(
         *(
             row("a", "unsupported", "no", x_dtype=x, **{name: value})
@@ -70,6 +70,12 @@ def test_a_cell_that_one_path_answers_is_refused_in_part() -> None:
     assert words(*rows, row("a", "agrees", x_dtype="int8")) == [("x int4", 1, False)]
     some = row("a", "not-judged-agrees", "no", answers=True, x_dtype="int4")
     assert words(some) == [("everything", 1, False)]
+
+
+def test_a_path_that_only_refused_graphs_says_nothing() -> None:
+    rows = row("a", "unsupported", "no", x_dtype="int4"), row("a[threads=4]", "unsupported", x_dtype="int4")
+    assert words(*rows, row("a", "agrees", x_dtype="int8")) == [("x int4", 1, True)]
+    assert words(rows[1]) == []
 
 
 def test_refusals_that_are_a_finding_are_no_gap_nor_are_calls_that_the_text_leaves_open() -> None:

@@ -1,4 +1,4 @@
-"""Pictures of wrong values follow from the witness and the named recipes, and never contradict the measured bits."""
+"""Pictures follow from the witness and the named recipes, and agree with the measured bits."""
 
 from __future__ import annotations
 

@@ -186,7 +186,10 @@ def printed(report: dict[str, Any], width: int = 80, terminal: bool = False) -> 
 
 
 def wide_report(implementations: int = 9, editions: int = 16) -> dict[str, Any]:
-    """Return the sample with more implementations and editions. Every implementation has other findings in each edition."""
+    """Return the sample with more implementations and editions.
+
+    Every implementation has other findings in each edition.
+    """
     report = copy.deepcopy(sample_report())
     (first,) = [f for f in report["findings"] if f["verdict"] == "violation"][:1]
     cell = next(c for c in report["coverage"]["cells"] if c["subject"] == "onnxruntime")

@@ -41,7 +41,7 @@ def test_every_call_of_the_walk_is_allowed(identity: str) -> None:
     left_open = {(f"{identity}/{name}",) for name in ("scale-value", "block-size-1")}
     judged = [entry for entry in judged if entry[1].clauses not in left_open]
     assert [entry for entry in judged if entry[1].verdict != "allowed"] == []
-    assert len(judged) > 75
+    assert len(judged) > 70
 
 
 def test_the_walk_of_a_sweep_has_the_official_cases_early() -> None:

@@ -292,7 +292,7 @@ def operands_in_float32(t: Triple) -> int:
 
 
 def difference_in_output(t: Triple, operands_cast: bool) -> int:
-    """A difference in the output type, and a product that is rounded to float32 and then to the output type."""
+    """A difference in the output type, and a product rounded to float32 and to the output type."""
     x, zero_point = (rounded(t.out, v) if operands_cast else v for v in (t.x, t.zero_point))
     difference = rounded(t.out, subtract(x, zero_point))
     return round_to(t.out, rounded("float32", multiply(difference, t.scale)))

@@ -176,7 +176,11 @@ def scaled(reading: Any, element: RangeElement) -> int:
     low, high = (taken(decode("float32", code)) for code in (element.low, element.high))
     narrow = reading.narrow == "always" or (reading.narrow == "as-told" and element.narrow_range)
     wide, last = to(reading.factor), to(reading.steps)
-    x = last(decode(element.dtype, element.code))
+    number = decode(element.dtype, element.code)
+    if reading.codes == "through-float32" and element.dtype == "int32":
+        number = single(number)
+        number = Fraction(element.lowest) if number == 1 << 31 else number
+    x = last(number)
     lowest, highest, levels = element.lowest + narrow, element.lowest + element.levels, element.levels - narrow
 
     def divisors() -> tuple[Fraction, Fraction, Fraction]:

@@ -54,7 +54,10 @@ class Operands:
 
 
 def _answering(compute: Callable[[Operands], Array]) -> Loaded:
-    """Return an implementation that refuses like the in-house kernel, and rounds what ``compute`` gives to the output type."""
+    """Return an implementation that rounds what ``compute`` gives to the output type.
+
+    It refuses like the in-house kernel.
+    """
     sound = load_in_house()
 
     def answer(call: Call, path: str) -> Outcome:
@@ -191,7 +194,10 @@ def load_refusing() -> Loaded:
 
 
 def load_requantizing() -> Loaded:
-    """Quantize the result again to uint8 without a zero point, if a Transpose follows and the graph is optimised."""
+    """Quantize the result again to uint8 without a zero point, if a Transpose follows.
+
+    Only an optimised graph does so.
+    """
     sound = _answering(lambda operands: operands.product)
     moved = _answering(lambda operands: np.clip(np.rint(operands.difference), 0, 255) * operands.scale)
 

@@ -99,7 +99,7 @@ MUTANTS = [
     ("compare", "    if any(explains):", "    if True:"),
     ("compare", "bool((same | flushed).all()) for same in equal]", "True for same in equal]"),
     ("compare", "tuple(explains[i] for i in legal.index), 0)", "tuple(explains), 0)"),
-    ("compare", "tuple(explains[i] for i in legal.index), _max", "tuple(explains), _max"),
+    ("compare", "tuple(explains[i] for i in legal.index), max", "tuple(explains), max"),
     ("compare", "~inside & legal.subnormal & is_zero", "~inside & (legal.subnormal | is_zero(codes, legal.dtype)) & is_zero"),
     ("compare", "~inside & legal.subnormal & is_zero", "legal.subnormal & is_zero"),
     ("compare", "~inside & legal.subnormal & is_zero(codes, legal.dtype)", "~inside & legal.subnormal"),

@@ -287,9 +287,10 @@ def test_a_cell_that_is_not_judged_differs_by_its_values_alone() -> None:
     tally, row = tallied(
         (large, REJECTED), (small, REJECTED), (large, UNSUPPORTED), (large, by(large)), is_judged=False
     )
-    assert row.refusal is not None
-    assert row.missing is not None
-    assert (row.refusal[0], row.missing[0], row.due) == (small, large, 2)
+    assert row.refused is not None
+    assert (row.refused[0], row.due) == (small, 2)
+    graph = replace(small, call=replace(small.call, around=("y>identity:0",)))
+    assert tallied((graph, UNSUPPORTED), (graph, REJECTED), is_judged=False)[1].refused is None
     assert (tally.status(ONE, small.cell), list(tally.not_followed())) == ("not-judged-agrees", [])
     for values, outcome in (
         (1, moved(large, 50)),

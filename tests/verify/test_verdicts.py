@@ -121,7 +121,10 @@ def test_an_ambiguity_needs_implementations_that_differ() -> None:
 
 
 def test_the_result_that_an_official_case_states_is_the_only_legal_one() -> None:
-    """The text leaves the call open. So a refusal is no finding, and neither is any result of a similar call."""
+    """The text leaves the call open.
+
+    So a refusal is no finding, and neither is any result of a similar call.
+    """
     case = next(case for case in ONNX_25.official_cases() if case.name == "test_dequantizelinear_uint4")
     judged, similar = judge(ONNX_25, case.call), judge(ONNX_25, replace(case.call, attributes={}))
     assert (judged.judgement.verdict, similar.judgement.verdict) == ("unspecified", "unspecified")

@@ -92,7 +92,7 @@ def misindexing(name: str) -> Misindexing:
 
 @cache
 def all_mistakes() -> Mapping[str, Misindexing]:
-    """Every mistake by name: those of several operands first, those of one of them alone, then those of a graph."""
+    """Every mistake by name: of several operands, of one operand, then of a graph."""
     whole: list[Misindexing] = []
     alone: list[Misindexing] = []
     for name, words, roles, read in _rows():
@@ -106,7 +106,7 @@ def all_mistakes() -> Mapping[str, Misindexing]:
 
 
 def _of_one(words: str, operand: str) -> str:
-    """The words of a mistake for one of its operands, such as "takes the first zero point for all channels"."""
+    """A mistake in words for one operand, such as "takes the first zero point for all channels"."""
     named = re.sub(r"(first|each parameter's|[lk]'s) parameters", rf"\1 {operand}", words)
     named = re.sub(r"parameter(s?)\b", rf"{operand}\1", named)
     return named if named != words else f"{words} ({operand} only)"

@@ -38,6 +38,7 @@ Form = Literal["quotient", "reciprocal", "inverse", "inverse-reciprocal", "produ
 Steps = Literal["float32", "float64"]
 Narrow = Literal["as-told", "always", "never"]
 Clamp = Literal["unclamped", "clamped"]
+Codes = Literal["exact", "through-float32"]
 
 _SOURCE = {
     "larger-if-signed": "the larger of min / lowest and max / highest (of max alone for unsigned types)",
@@ -70,6 +71,7 @@ _NARROW = {
     "never": ", never leaves the lowest value out",
 }
 _CLAMP = {"unclamped": "", "clamped": ", clamps the result to the range"}
+_CODES = {"exact": "", "through-float32": ", converts the input to float32 and back to int32 first"}
 _QUOTIENTS = ("larger-if-signed", "larger", "smaller", "highest", "lowest")
 
 
@@ -93,6 +95,8 @@ class Scaled:
     """The clamp of the result to [min, max]."""
     subnormals: Subnormals = "kept"
     """The subnormals that become zero, among the ends of the range and all float32 results."""
+    codes: Codes = "exact"
+    """The input: exact, or converted to float32 and back to int32, where 2^31 becomes the lowest value."""
 
     @property
     def name(self) -> str:
@@ -106,6 +110,7 @@ class Scaled:
             "" if self.narrow == "as-told" else f"narrow-{self.narrow}",
             "" if self.clamp == "unclamped" else self.clamp,
             "" if self.subnormals == "kept" else self.subnormals,
+            "" if self.codes == "exact" else f"codes-{self.codes}",
         ]
         return "scaled-" + "-".join(part for part in parts if part)
 
@@ -115,7 +120,7 @@ class Scaled:
         return (
             f"takes the scale factor as {_SOURCE[self.source]}{_DIVISOR[self.divisor]}{_FORM[self.form]}, in "
             f"{_FACTOR[self.factor]}, multiplies in {self.steps}{_NARROW[self.narrow]}{_CLAMP[self.clamp]}"
-            f"{SUBNORMALS[self.subnormals]}"
+            f"{SUBNORMALS[self.subnormals]}{_CODES[self.codes]}"
         )
 
     @property
@@ -167,7 +172,8 @@ class Scaled:
         subnormals = self.subnormals
         if subnormals == "results-flushed" and direct and factor != "float64" and unclamped:
             subnormals = "flushed"
-        return Scaled(source, divisor, form, factor, steps, narrow, self.clamp, subnormals)
+        codes = "exact" if small else self.codes
+        return Scaled(source, divisor, form, factor, steps, narrow, self.clamp, subnormals, codes)
 
     def evaluate(self, operands: Operands) -> NDArray[Any]:
         """The output codes, in the output dtype and shape of the operands."""
@@ -183,7 +189,7 @@ class Scaled:
         narrow_range = bool(bench.operands.options.get("narrow_range", False))
         left_out = int(self.narrow == "always" or (self.narrow == "as-told" and narrow_range))
         choices = (self.source, self.divisor, self.form, self.factor, left_out, self.subnormals)
-        result = bench.of(_product, self.steps, *choices)
+        result = bench.of(_product, self.steps, self.codes, *choices)
         return clamped(bench, result, self.subnormals) if self.clamp == "clamped" else result
 
 
@@ -249,6 +255,7 @@ def _quotient(
 def _product(
     bench: Bench,
     steps: Steps,
+    input_codes: Codes,
     source: Source,
     divisor: Divisor,
     form: Form,
@@ -257,7 +264,7 @@ def _product(
     subnormals: Subnormals,
 ) -> Numbers:
     kind = real(steps)
-    codes = bench.of(_codes, steps)
+    codes = bench.of(_codes, steps, input_codes)
 
     def of(side: str, shape: Form) -> Numbers:
         result: Numbers = bench.of(_quotient, side, divisor, shape, factor, left_out, subnormals)
@@ -281,8 +288,12 @@ def _product(
     return np.where(takes_high, scaled("high"), scaled("low"))
 
 
-def _codes(bench: Bench, steps: Steps) -> Numbers:
-    return bench.codes.astype(real(steps))
+def _codes(bench: Bench, steps: Steps, codes: Codes) -> Numbers:
+    exact = bench.codes
+    if codes == "through-float32" and bench.dtype == "int32":
+        rounded = exact.astype(np.float32).astype(np.int64)
+        exact = np.where(rounded > bench.highest, bench.lowest, rounded)
+    return exact.astype(real(steps))
 
 
 _TEXTS = (
@@ -297,6 +308,7 @@ _UNUSUAL: Mapping[str, tuple[str, ...]] = {
     "form": ("reciprocal", "inverse", "inverse-reciprocal", "product-first"),
     "narrow": ("always", "never"),
     "clamp": ("clamped",),
+    "codes": ("through-float32",),
 }
 """Unusual options by stage. A searched recipe has at most one of them, beside any usual ones."""
 

@@ -1,4 +1,4 @@
-"""Results that are quantized and dequantized once more, as graph optimisers do when they move a dequantization.
+"""Results that are quantized and dequantized once more, as by optimisers of graphs.
 
 The second QuantizeLinear has the scale of the call. Its type and its zero point may be wrong: without a zero point, uint8 is
 its default type.
@@ -54,8 +54,8 @@ def _integers(numbers: NDArray[np.float64], zero_point: NDArray[np.float64], dty
     lowest, highest = integer_range(dtype)
     with np.errstate(invalid="ignore"):
         whole = np.clip(np.rint(numbers) + zero_point, lowest, highest)
-    whole = np.where(np.isnan(whole), lowest, whole).astype(np.int64)
-    return np.asarray(whole & ((1 << BITS[dtype]) - 1)).astype(code_dtype(dtype))
+    integers: NDArray[np.int64] = np.where(np.isnan(whole), lowest, whole).astype(np.int64)
+    return np.asarray(integers & ((1 << BITS[dtype]) - 1)).astype(code_dtype(dtype))
 
 
 @cache

@@ -37,6 +37,11 @@ LEAST_SECONDS = 1.0
     help="Implementation to run: NAME[:OPTION][==VERSION | @PYTHON]. Repeatable.  [default: all installed]",
 )
 @click.option(
+    "--newest",
+    is_flag=True,
+    help="Run every implementation at the newest release that the package index offers. It is installed into a cache once.",
+)
+@click.option(
     "--kernel",
     metavar="NAME",
     help="Kernel to run as well: a name or a TARGET as for the gate.  [default: xverify-numpy]",
@@ -74,6 +79,7 @@ LEAST_SECONDS = 1.0
 def sweep(
     patterns: tuple[str, ...],
     names: tuple[str, ...],
+    newest: bool,
     kernel: str | None,
     vary: str,
     budget: str,
@@ -103,9 +109,14 @@ def sweep(
     from xverify.report.console import ConsoleProgress, print_summary
 
     failing, varied = _verdicts(fail_on), varying.dimensions(vary)
+    if newest and names:
+        raise UsageError(
+            f"--newest runs every implementation; for one, write --oracle {names[0].partition('==')[0]}==newest"
+        )
     limit = select.seconds(budget, 0.0 if cases else LEAST_SECONDS)
     contracts, unread = select.contracts_named(patterns)
-    oracles, left_out = select.oracles_named(names, kernel, say, contracts)
+    oracles, left_out = select.oracles_named(names, kernel, say, contracts, newest)
+    oracles = oracles if patterns else tuple(map(select.without_other_releases, oracles))
     ages = [remark_on_age(oracle, select.version_of(oracle), date.today()) for oracle in oracles]
     left_out += tuple(filter(None, ages))
     more, not_varied = varying.variants(oracles, varied)

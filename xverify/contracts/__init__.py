@@ -139,7 +139,7 @@ def carried(identity: str, distribution: str, python: str) -> bool:
 
 
 def shipped(patterns: tuple[str, ...]) -> tuple[str, ...]:
-    """The patterns of editions, with those of the installed release in place of "pytorch/*" and of oneDNN's guide."""
+    """The patterns, with the editions of the installed release for "pytorch/*" and oneDNN's guide."""
     if "pytorch/*" in patterns:
         return pytorch.judging_installed()
     if _GUIDE not in patterns:

@@ -240,7 +240,7 @@ _TORCH_DOCSTRINGS = {
 
 @cache
 def torch_text(operator: str, python: str = sys.executable) -> str:
-    """The text on an operator in a Python's torch, from source files: docstrings, its schema, and lists of types.
+    """The text on an operator in a Python's torch: docstrings, its schema, and lists of types.
 
     Args:
         operator: A function of ``torch.ops.quantized_decomposed``, or "Tensor.dequantize".
@@ -280,7 +280,10 @@ def _operator_text(source: str, operator: str) -> str:
 
 
 def quotes(text: str, quotation: str) -> bool:
-    """True if a text has every part of a quotation, in any order. " ... " separates the parts. White space does not count."""
+    """True if a text has every part of a quotation, in any order. " ... " separates the parts.
+
+    White space does not count.
+    """
     whole = " ".join(text.split())
     return all(" ".join(part.split()) in whole for part in quotation.split(" ... "))
 

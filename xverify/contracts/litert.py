@@ -14,7 +14,7 @@ from xverify.arithmetic.reading import Operands, Reading
 from xverify.arithmetic.readings import EXACT, FLOAT32, Stepwise
 from xverify.contracts.model import Cell, Clause, Contract, Domain, Judgement, judged
 from xverify.core.call import Call, Tensor
-from xverify.core.dtypes import floats, integer_range, values
+from xverify.core.dtypes import MIN_EXPONENT, floats, integer_range, values
 
 ID = "litert/Dequantize@spec"
 _DOCUMENT = "LiteRT 8-bit quantization specification"
@@ -58,7 +58,9 @@ _CLAUSES = {
 }
 _SILENT = {
     "scale-dtype": "no sentence gives the type of the scale: the schema of a model file has float32",
-    "scale-value": "no sentence says if a scale may be negative, zero, infinite or NaN: such calls are left open",
+    "scale-value": (
+        "no sentence says if a scale may be negative, zero, subnormal, infinite or NaN: calls with such a scale are left open"
+    ),
     "output-type": "no sentence gives the floating-point type of the result: the operator's output is float32",
     "output-shape": "no sentence says that the output has the shape of the input",
     "arguments": "no sentence lists arguments: a tensor has scales, zero points and a quantized dimension",
@@ -76,9 +78,9 @@ _DOMAIN = Domain(
 
 
 def _is_usual(scale: Tensor) -> bool:
-    """True if each scale is finite and above zero."""
+    """True if each scale is a normal number above zero."""
     numbers = floats("float32", scale.codes)
-    return bool(np.all(np.isfinite(numbers) & (numbers > 0)))
+    return bool(np.all(np.isfinite(numbers) & (numbers >= 2.0 ** MIN_EXPONENT["float32"])))
 
 
 def _is_int8(zero_point: Tensor) -> bool:

@@ -174,7 +174,10 @@ def example_calls() -> tuple[tuple[str, Call, list[float] | None], ...]:
 
 @cache
 def _official_cases(domain: Domain) -> tuple[OfficialCase, ...]:
-    """The examples of the seed page that its clauses allow. Where an example computes y, so does this function."""
+    """The examples of the seed page that its clauses allow.
+
+    Where an example computes y, so does this function.
+    """
     cases = []
     for name, call, printed in example_calls():
         if _judge("seed", domain, call).verdict == "allowed":
@@ -186,7 +189,7 @@ def _official_cases(domain: Domain) -> tuple[OfficialCase, ...]:
 
 
 def _computed(call: Call) -> Any:
-    """The y of the example _axis: the page reshapes the parameters to (1, 3, 1, 1) and computes in float32."""
+    """The y of the example _axis, which the page computes in float32 with parameters of (1, 3, 1, 1)."""
     x, scale, zero_point = (
         values(call.tensors[role].dtype, call.tensors[role].codes) for role in ("x", "scale", "zero_point")
     )

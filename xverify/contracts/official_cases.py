@@ -104,7 +104,7 @@ def onnx_node_tests(python: str = sys.executable) -> tuple[NodeTest, ...]:
 
 
 def _tensor(plain: tuple[str, list[int], list[str]]) -> Tensor:
-    """The tensor of a printed array: its dtype, shape, and codes in hex. ml_dtypes may set bits above a code of 4 or 2 bits."""
+    """The tensor of a printed array. ml_dtypes may set bits above a code of 4 or 2 bits."""
     dtype, shape, codes = plain
     mask = (1 << BITS[dtype]) - 1
     numbers: Any = np.array([int(code, 16) & mask for code in codes], code_dtype(dtype))

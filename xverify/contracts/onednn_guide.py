@@ -47,7 +47,10 @@ def document(identity: str) -> str:
 
 
 def judges(identity: str, release: Release | None) -> bool:
-    """True if an edition of the guide covers a release of the library. No edition judges an unknown release (None)."""
+    """True if an edition of the guide covers a release of the library.
+
+    No edition judges an unknown release (None).
+    """
     if identity not in RELEASES or release is None:
         return False
     first, last = RELEASES[identity]

@@ -346,7 +346,7 @@ def _text_checks(operator: str) -> tuple[TextCheck, ...]:
 
 @dataclass(frozen=True)
 class Example:
-    """An example of a docstring that prints a quantized tensor, its codes, and the numbers that they stand for."""
+    """An example of a docstring that prints codes and the numbers that they stand for."""
 
     name: str
     """The function of the docstring."""

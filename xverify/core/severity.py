@@ -7,7 +7,10 @@ from typing import Self
 
 
 class Severity(StrEnum):
-    """The effect of a cause. The members are in order, the worst first. Reports spell a severity as the member's value."""
+    """The effect of a cause. The members are in order, the worst first.
+
+    Reports spell a severity as the member's value.
+    """
 
     rank: int
     """The place in the order: 0 is the worst."""

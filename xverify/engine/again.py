@@ -23,7 +23,7 @@ from xverify.oracles.protocol import Oracle
 
 @dataclass(frozen=True)
 class Again:
-    """What a release of an implementation did when it was asked again."""
+    """The answer of a release to a call that was made again."""
 
     version: str
     is_newest: bool

@@ -18,7 +18,7 @@ from xverify.engine.support import answers_nothing, simplest_refused
 from xverify.verify import editions, verdicts
 from xverify.verify.attribute import Recipe, is_misreading
 from xverify.verify.findings import Discrepancy, Finding, Key, Standing, Subject
-from xverify.verify.region import NOWHERE_SIMPLE, region
+from xverify.verify.region import EVERYWHERE, NOWHERE_SIMPLE, region
 from xverify.verify.tally import CellTally
 from xverify.verify.verdicts import Judged
 from xverify.verify.view import Sample
@@ -71,11 +71,10 @@ def _violations(state: RunState) -> None:
         if finding is not None:
             samples = _chosen(groups) + _right_elsewhere(state, finding, pieces[key, standing])
             finding.region = region(samples)
-            if (
-                finding.region.words == NOWHERE_SIMPLE
-                and finding.attribution
-                and is_misreading(finding.attribution.reading)
-            ):
+            by = finding.attribution
+            # A recipe of a part of the values may differ from the legal ones at wrong values only.
+            unclear = (NOWHERE_SIMPLE, EVERYWHERE) if by and by.elsewhere else (NOWHERE_SIMPLE,)
+            if by and is_misreading(by.reading) and finding.region.words in unclear:
                 # The data decide which values such a mistake changes, so describe the calls that show it.
                 finding.region = region([_whole(sample) for sample in samples])
 
@@ -108,7 +107,7 @@ def _ambiguities(state: RunState, departures: SamplesOf) -> None:
 
 
 def _not_followed(state: RunState) -> None:
-    """Record one finding for each implementation and each edition that it answers differently without being judged by it."""
+    """Record one finding for each implementation and each edition that it need not follow, and does not."""
     if state.options.rules.every_call:  # a gate judges its kernel only
         return
     samples: defaultdict[Key, list[tuple[Judged, Outcome]]] = defaultdict(list)
@@ -134,7 +133,10 @@ def _not_followed(state: RunState) -> None:
 
 
 def _differing(state: RunState, name: str, edition: str) -> tuple[int, int]:
-    """The values of an implementation that differ from an edition, and all its values there. Zeros if it was not asked."""
+    """The values of an implementation that differ from an edition, and all its values there.
+
+    Zeros if it was not asked.
+    """
     tallies = [
         tally
         for (subject, cell), tally in state.tally.cells.items()

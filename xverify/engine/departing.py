@@ -1,4 +1,4 @@
-"""The departures of each finding's recipe from the text, chosen so that findings of one mistake have the same ones."""
+"""The departures of each finding's recipe, chosen so that findings of one mistake share them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,10 @@ def settle_departures(state: RunState) -> None:
 
 
 def _options(finding: Finding, contract: Contract, call: Call) -> list[tuple[Departure, ...]]:
-    """The departures of the finding's recipe, and of those that give the same values. An admitted recipe has none."""
+    """The departures of the finding's recipe, and of those that give the same values.
+
+    An admitted recipe has none.
+    """
     assert finding.attribution is not None
     admitted, operands = contract.readings(call), contract.operands(call)
     names = [finding.attribution.reading, *sorted(finding.equal - {finding.attribution.reading})[:MOST_EQUAL]]

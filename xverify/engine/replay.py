@@ -284,7 +284,7 @@ def replay_finding(finding: Finding, ask: AskAny, own: Sequence[Contract] = ()) 
 def _tried_again(
     finding: Finding, contract: Contract, call: Call, ask_subject: Callable[[Call], Outcome], ask: AskAny
 ) -> tuple[int, int, Outcome | None]:
-    """Make a call that once ended its process in many fresh processes, after a first try that did not show it.
+    """Make a call in many fresh processes, after a first try in which the process did not end.
 
     Returns:
         The number of tries that show it, the number of tries, and the last outcome that shows it.

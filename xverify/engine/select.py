@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import date, timedelta
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from xverify import contracts
@@ -99,7 +100,11 @@ def _built_in(pattern: str, sentences: list[str]) -> Iterator[Contract]:
 
 
 def oracles_named(
-    names: Sequence[str], kernel: str | None, say: Say = unsaid, held_to: Sequence[Contract] = ()
+    names: Sequence[str],
+    kernel: str | None,
+    say: Say = unsaid,
+    held_to: Sequence[Contract] = (),
+    newest: bool = False,
 ) -> tuple[tuple[Oracle, ...], tuple[str, ...]]:
     """Resolve the implementations of a sweep.
 
@@ -108,6 +113,7 @@ def oracles_named(
         kernel: The kernel under test.
         say: Called with a sentence when something takes long.
         held_to: The editions of the sweep.
+        newest: Run every implementation at its newest release, also those that are not installed.
 
     Returns:
         The kernel under test, then the implementations; and a sentence for each that is left out, or that an edition does not
@@ -120,16 +126,21 @@ def oracles_named(
     oracles = all_oracles()
     chosen, sentences, idle = [kernel_named(kernel or KERNEL)], [], []
     for name in names or by_default(oracles.values(), instruction_sets()):
-        if not names and installed_version(oracle := oracles[name]) is None:
+        wants_newest = newest and not oracles[name].in_house
+        if not wants_newest and not names and installed_version(oracle := oracles[name]) is None:
             sentences.append(
                 f"{name} is left out: {oracle.distribution} is not installed; pip install {oracle.distribution}"
             )
             continue
         try:
-            oracle, reasons = _resolved(name, say)
+            oracle, reasons = _resolved(f"{name}=={naming.NEWEST}" if wants_newest else name, say)
         except EnvironmentFailedError as error:
-            sentences.append(f"{name} is left out: {error}")
-            continue
+            here = installed_version(oracles[name]) if wants_newest else None
+            if here is None:
+                sentences.append(f"{name} is left out: {error}")
+                continue
+            sentences.append(f"{name} runs at the installed version {here}, not at the newest: {error}")
+            oracle, reasons = _resolved(name, say)
         if oracle not in chosen:
             if held_to and not any(answers(oracle, contract.asked_as) for contract in held_to):
                 listed = ", ".join(map(repr, oracle.contracts)) or "nothing"
@@ -309,15 +320,34 @@ def _resolved(text: str, say: Say) -> other_versions.Moved:
             raise UsageError(str(error)) from None
     if named.python:
         return other_versions.of_python(oracle, named.python)
-    here = installed_version(oracle)
-    if named.version and (here is None or not naming.same_version(named.version, here)):
-        return other_versions.of_version(oracle, named.version, say)
+    here, version = installed_version(oracle), named.version
+    if version == naming.NEWEST:
+        version = other_versions.newest_version(oracle)
+    if version and (here is None or not naming.same_version(version, here)):
+        return other_versions.of_version(oracle, version, say)
     if here is None:
         raise UsageError(
             f"{oracle.name} cannot be run: {oracle.distribution} is not installed; pip install {oracle.distribution}"
         )
     # An oracle with a version of its own is no installed package.
     return oracle if oracle.version else replace(oracle, judged_by=contracts.shipped(oracle.judged_by)), {}
+
+
+def without_other_releases(oracle: Oracle) -> Oracle:
+    """The implementation without the documents of other releases of itself, such as oneDNN's guides."""
+    others = [
+        identity
+        for identity in contracts.ids()
+        if fnmatchcase(identity, "*@[0-9]*") and answers(oracle, identity) and not _is_judged_by(oracle, identity)
+    ]
+    if not others:
+        return oracle
+    kept = (identity for identity in contracts.ids() if answers(oracle, identity) and identity not in others)
+    return replace(oracle, contracts=tuple(kept))
+
+
+def _is_judged_by(oracle: Oracle, identity: str) -> bool:
+    return any(fnmatchcase(identity, pattern) for pattern in oracle.judged_by)
 
 
 def seconds(text: str, least: float = 0.0) -> float:

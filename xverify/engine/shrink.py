@@ -141,7 +141,7 @@ def _is_shrinkable(finding: Finding, contract: Contract) -> bool:
 
 
 def _on_default_level(state: RunState, finding: Finding) -> None:
-    """For a finding in surroundings, choose the path that most people run; else the one that changes the graph least."""
+    """Choose the path that most people run for a finding in surroundings; else the least optimised."""
     contract, call = state.contract_of(finding), finding.call
     if call is None or finding.key.verdict == "hang":  # each path would cost its limit
         return

@@ -157,7 +157,7 @@ def _workers(state: RunState) -> list[dict[str, Any]]:
 
 
 def _claim(state: RunState, oracle: Oracle, version: str) -> dict[str, Any]:
-    """The fields of a worker in the report that say by which documents it is judged, and of which release it is."""
+    """The fields of a worker in the report that name its documents and its release."""
     release = release_of(oracle, version)
     judged_by = [contract.id for contract in state.options.contracts if state.pool.judges(contract, oracle.name)]
     return {
@@ -225,10 +225,9 @@ def _cells(state: RunState) -> list[dict[str, Any]]:
 
 def _refusal(tally: CellTally) -> dict[str, Any]:
     """The field "refusal" of a cell in the report: the smallest allowed call that was refused."""
-    refused = tally.refusal or tally.missing
-    if refused is None:
+    if tally.refused is None:
         return {}
-    outcome = refused[1]
+    outcome = tally.refused[1]
     message = " ".join(outcome.message.split())[:MOST_MESSAGE]
     return {"refusal": {"error": outcome.error, "message": message, "all": not (tally.answered or tally.unreadable)}}
 

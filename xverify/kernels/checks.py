@@ -199,7 +199,7 @@ def _group_spread(rules: Edition, x: tuple[int, ...], scale: tuple[int, ...], ru
 
 
 def _optional_axis_spread(rules: Edition, x: tuple[int, ...], scale: tuple[int, ...], axis: int | None) -> Spread:
-    """The granularity of editions whose axis is optional: 1-D parameters with an axis, scalars without one."""
+    """The granularity where the axis is optional: 1-D parameters with an axis, scalars without one."""
     if axis is None:
         if "per_tensor" not in rules.domain.granularities:
             rules.refuse(TypeError, "axis-required", "axis", axis, "an integer")

@@ -1,4 +1,4 @@
-"""Gaps: what an implementation refuses although an edition allows it, and cells that no finding explains.
+"""Gaps: allowed calls that an implementation refuses, and cells that no finding explains.
 
 Both are read from a report alone.
 """
@@ -27,7 +27,7 @@ _WORDS = {"x_dtype": "x", "scale_dtype": "scale", "zero_point_dtype": "zero poin
 
 @dataclass(frozen=True)
 class Gap:
-    """Cells of one edition that an implementation refuses, described by the smallest pattern that holds of them alone."""
+    """Cells of one edition that an implementation refuses, with the smallest pattern of their types."""
 
     implementation: str
     version: str
@@ -64,7 +64,9 @@ def gaps(report: Report) -> list[Gap]:
     reported = _cells_of(report, [Verdict.WRONGLY_REJECTED])
     found: list[Gap] = []
     for (name, version, edition), cells in sorted(rows.items()):
-        kept = {key: _shown(listed, (name, *key) in reported) for key, listed in cells.items()}
+        kept = {
+            key: _shown(listed, (name, *key) in reported) for key, listed in cells.items() if any(map(_tells, listed))
+        }
         for whole in (True, False):
             refused = [row for row, state in kept.values() if state == ("refused" if whole else "partly")]
             others = [row for row, state in kept.values() if state != ("refused" if whole else "partly")]
@@ -75,7 +77,7 @@ def gaps(report: Report) -> list[Gap]:
 
 
 def unreported(report: Report) -> list[CellRow]:
-    """The rows of cells that differ from their edition although no finding of the implementation contains the cell.
+    """The rows of cells that differ from their edition without a finding that contains them.
 
     There must be none.
     """
@@ -117,11 +119,17 @@ def _name(row: CellRow, names: Sequence[str]) -> str:
 
 def _shown(rows: Sequence[CellRow], is_reported: bool) -> tuple[CellRow, str]:
     """One cell's row to show, and its state over all paths: "refused", "partly" or "answered"."""
+    rows = list(filter(_tells, rows))
     refusing = [row for row in rows if "refusal" in row]
     if not refusing or is_reported:
         return rows[0], "answered"
     whole = len(refusing) == len(rows) and all(row["refusal"]["all"] for row in rows)
     return refusing[0], "refused" if whole else "partly"
+
+
+def _tells(row: CellRow) -> bool:
+    """False for a path that only refused calls in graphs: another operator may be the cause."""
+    return "refusal" in row or row["status"] != "unsupported"
 
 
 def _value(row: CellRow, name: str) -> str:
@@ -133,7 +141,7 @@ def _value(row: CellRow, name: str) -> str:
 def _patterns(
     refused: Sequence[CellRow], others: Sequence[CellRow]
 ) -> list[tuple[tuple[Condition, ...], list[CellRow]]]:
-    """Cover all refused rows by patterns that hold of no other row: the fewest conditions first, then the most rows."""
+    """Cover all refused rows by patterns of few conditions that hold of no other row."""
     left = list(refused)
     patterns: list[tuple[tuple[Condition, ...], list[CellRow]]] = []
     for size in range(len(PROPERTIES) + 1):

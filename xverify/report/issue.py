@@ -573,7 +573,7 @@ def title(case: Case) -> str:
 
 
 def lead(case: Case) -> str:
-    """Return the first paragraph: a wrong value in numbers, the problem, and the change that would settle it."""
+    """Return the first paragraph: a wrong value, the problem, and the change that would settle it."""
     if case.cause is None or not case.cause.effect or case.finding["verdict"] != "violation":
         return _problem(case)
     error = _relative_error(case.finding)
@@ -581,7 +581,7 @@ def lead(case: Case) -> str:
 
 
 def _relative_error(finding: Json) -> str:
-    """The error of the worst wrong element, relative to the allowed result: "off by 0.094 %", "off by a factor of 12"."""
+    """The relative error of the worst element: "off by 0.094 %", "off by a factor of 12"."""
     worst = 0.0
     for entry in finding["witness"]["legal"]:
         try:

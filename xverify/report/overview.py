@@ -1,4 +1,4 @@
-"""Overviews of a report: causes counted by implementation and effect, and the map of editions by implementations."""
+"""Overviews of a report: the grid of causes by effect, and the map of editions by implementation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures of wrong values: what an implementation gives over what a text allows, and the error, against the code of x.
+"""Pictures of wrong values: result over due value, and the error, against the code of x.
 
 A picture needs the report alone. The witness of a finding fixes the scale, the zero point or the range. The recipe that the
 finding names and the readings that its text admits then give a value for each code of x. If the recipe does not give the

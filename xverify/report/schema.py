@@ -40,7 +40,10 @@ def schema() -> Mapping[str, Any]:
 
 
 def upgraded(report: Any) -> Any:
-    """Bring a report of the older format up to date by adding the causes of its findings. Other data stay as they are."""
+    """Bring a report of the older format up to date by adding the causes of its findings.
+
+    Other data stay as they are.
+    """
     if not isinstance(report, dict) or report.get("schema") != OLDER:
         return report
     whole = {**report, "schema": SCHEMA, "causes": []}

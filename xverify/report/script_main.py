@@ -252,7 +252,10 @@ def in_child(quiet: bool = False) -> int:
 
 
 def in_children() -> int:
-    """Make the call in other processes until one dies or does not return, or all were tried. Count those that do."""
+    """Make the call in other processes until one dies or does not return, or all were tried.
+
+    Count those that do.
+    """
     end = time.monotonic() + TRY_SECONDS
     status = in_child()
     if status:

@@ -1,4 +1,4 @@
-"""The sentences of the texts: who follows each in which edition, and how its wording changed between editions."""
+"""The sentences of the texts, with their followers in each edition and the changes of their wording."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def _sentence(
 
 
 def _nobody_follows(rows: Sequence[tuple[str, Json]], answers: Mapping[str, Answers], subjects: Sequence[str]) -> bool:
-    """True if nobody follows the sentence in the newest edition in which somebody follows or contradicts it."""
+    """True if nobody follows the sentence in the newest edition that anybody answers."""
     for _, clause in reversed(rows):
         answer = answers[clause["id"]]
         if any(summary.base(who) in subjects for who in answer.follow or ()):

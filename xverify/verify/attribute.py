@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import compress
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +21,12 @@ from xverify.arithmetic.indexing import Misindexing
 from xverify.arithmetic.operand_key import OperandKey, operand_key
 from xverify.arithmetic.reading import Operands, Reading
 from xverify.arithmetic.readings import Stepwise
-from xverify.arithmetic.simplify import types_of
+from xverify.arithmetic.simplify import Types, simplified, types_of
+from xverify.arithmetic.stages import Subtraction
 from xverify.contracts.model import Contract
 from xverify.core.bits import canonical
 from xverify.core.call import Call, Tensor, code_dtype
+from xverify.core.dtypes import values
 from xverify.core.errors import UnknownRecipeError
 
 SEARCHED = 60
@@ -159,7 +161,12 @@ def neighbours(contract: Contract, call: Call) -> tuple[Reading, ...]:
     operands = contract.operands(call)
     if contract.domain.family == "range":
         return range_lattice.range_lattice(operands)
-    return lattice.near(types_of(operands), lattice.start(contract.readings(call)))
+    return _near(types_of(operands), lattice.start(contract.readings(call)))
+
+
+@lru_cache(maxsize=64)
+def _near(types: Types, start: tuple[Stepwise, ...]) -> tuple[Stepwise, ...]:
+    return lattice.near(types, start)
 
 
 def search(
@@ -271,19 +278,19 @@ def misreadings(
     admitted = contract.readings(most_wrong.call)
     # Many kernels compute in float32 and cast the result, whatever its type.
     readings_tried = dict.fromkeys((*admitted, *lattice.start(admitted)[:2]))
-    some = spread_out(most_wrong.wrong.reshape(-1))
-    if wrong_only:
-        some = some[most_wrong.wrong.reshape(-1)[some]]
-    wanted = canonical(most_wrong.got.codes, most_wrong.got.dtype).reshape(-1)[some]
 
-    def candidates(misread: Operands) -> Iterable[Reading]:
+    def candidates(mistake: Misindexing, misread: Operands, calls: Sequence[CheckedResult]) -> Iterable[Reading]:
         # The stages that a reading may omit depend on the types of the misread operands.
         plain = dict.fromkeys(reading.simplified(misread) for reading in readings_tried)
         if not near:
             return plain
-        # The search uses few values of one call, so that most mistakes cost little.
-        found = lattice.search(lattice.taken(misread, some), wanted, lattice.start(admitted))
-        return found[:MOST_NEAR]
+        # The search uses few values of each call, and most mistakes end at fewer.
+        first, *others = (_sampled(contract, result, mistake, SEARCHED // len(calls), wrong_only) for result in calls)
+        if not _plausible(lattice.taken(first[0], np.arange(0, first[1].size, 4)), first[1][::4]):
+            return ()
+        kept = [first, *(each for each in others if each[0].dtypes == first[0].dtypes)]
+        operands, wanted = _joined([taken for taken, _ in kept]), np.concatenate([codes for _, codes in kept])
+        return lattice.search(operands, wanted, lattice.start(admitted))[:MOST_NEAR]
 
     def first_of(
         mistakes: Iterable[tuple[Misindexing, Operands | None]], calls: Sequence[CheckedResult]
@@ -293,7 +300,7 @@ def misreadings(
         for mistake, misread in mistakes:
             if misread is None:
                 continue
-            for reading in candidates(misread):
+            for reading in candidates(mistake, misread, calls):
                 recipe = Misread(mistake, reading)
                 if all(gives(contract, s.call, s.got, recipe, w) for s, w in zip(calls, wheres, strict=True)):
                     yield recipe
@@ -312,6 +319,38 @@ def misreadings(
     every = ((mistake, mistake.operands(most_wrong.call, operands)) for mistake in indexing.all_mistakes().values())
     found = tuple(first_of(every, (most_wrong, *results)))
     return tuple(sorted(found, key=_plainness)) if near else found
+
+
+def _sampled(
+    contract: Contract, result: CheckedResult, mistake: Misindexing, most: int, wrong_only: bool
+) -> tuple[Operands, NDArray[Any]]:
+    """Operands with a mistake, and the codes that they give, at a few values of a result."""
+    wrong = result.wrong.reshape(-1)
+    places = spread_out(wrong)
+    if wrong_only:
+        places = places[wrong[places]]
+    places = places[np.unique(np.linspace(0, places.size - 1, min(places.size, max(8, most))).astype(np.int64))]
+    right = contract.operands(result.call)
+    codes = canonical(result.got.codes, result.got.dtype).reshape(-1)[places]
+    return lattice.taken(mistake.operands(result.call, right) or right, places), codes
+
+
+def _plausible(operands: Operands, wanted: NDArray[Any]) -> bool:
+    """True if some way to subtract and to combine gives at least half of these values roughly.
+
+    The other stages round, and round few values far.
+    """
+    types = types_of(operands)
+    ways = (Stepwise(a, operation=b) for a in get_args(Subtraction) for b in ("multiply", "divide"))
+    distinct = tuple(dict.fromkeys(simplified(reading, types) for reading in ways))
+    got = values(operands.output_dtype, wanted).astype(np.float64)
+    with np.errstate(all="ignore"):
+        for codes in readings.evaluate_all(distinct, operands):
+            own = values(operands.output_dtype, codes).astype(np.float64)
+            close = np.abs(own - got) <= np.maximum(np.abs(own), np.abs(got)) / 16
+            if 2 * np.count_nonzero(close | (own == got) | (np.isnan(own) & np.isnan(got))) >= got.size:
+                return True
+    return False
 
 
 def _plainness(recipe: Misread) -> tuple[int, ...]:

@@ -89,18 +89,13 @@ def family_in(finding: Json) -> str:
     return str(subject.get("family", subject["name"]))
 
 
-def same_words(sentence: str) -> str:
-    """A sentence without punctuation and case, so that editions that repeat it with other marks count as one."""
-    return " ".join(re.findall(r"[a-z0-9]+", sentence.lower()))
+def clause_in(finding: Json) -> str:
+    """The name of a finding's clause, which all editions that repeat the sentence share."""
+    return str(finding["clause"]).rpartition("/")[2]
 
 
-def keys_of(finding: Json, sentence: str) -> Iterator[CauseKey]:
-    """Yield the causes of a finding. There is at least one.
-
-    Args:
-        finding: a finding of a report.
-        sentence: the text of its clause, or the note where the document is silent.
-    """
+def keys_of(finding: Json) -> Iterator[CauseKey]:
+    """Yield the causes of a finding. There is at least one."""
     kind, family, detail = KINDS.get(finding["verdict"], finding["verdict"]), family_in(finding), detail_in(finding)
     ledger = finding.get("ledger", {"state": "", "entry": ""})
     standing = f"{ledger['state']}:{ledger['entry']}".strip(":")
@@ -125,10 +120,11 @@ def keys_of(finding: Json, sentence: str) -> Iterator[CauseKey]:
     elif kind == "not-followed":
         yield key(finding["contract"])
     elif kind == TEXT:
-        between = finding["subject"]["name"] if detail.startswith(("onednn/", "ai.onnx/")) else ""
-        yield key(f"{between}:{same_words(sentence) or detail}", family=operator_of(finding["contract"]))
+        # A document contradicts itself, or another one: then the detail names that one's clause.
+        contradiction = detail.partition(":")[0] if finding["subject"]["name"] == finding["contract"] else detail
+        yield key(f"{contradiction}:{clause_in(finding)}", family=operator_of(finding["contract"]))
     elif kind == OPEN:
-        yield key(*_open(finding, detail, sentence))
+        yield key(*_open(finding, detail))
     else:
         yield key(detail)
 
@@ -142,9 +138,9 @@ def _mistakes(finding: Json, detail: str) -> list[str]:
     departures = by.get("departures")
     if not departures:
         return [mistake_of(by["reading"])]
-    if any(departure["stage"] in _OF_RANGES for departure in departures):
-        # The stages of a range formula round differently in different types, so the types alone are no cause.
-        departures = [departure for departure in departures if departure["stage"] != "precision"]
+    if any(_changes_range(departure) for departure in departures):
+        # The other stages of a range formula change the last places only, so they are no cause of their own.
+        departures = [each for each in departures if each["stage"] == "subnormals" or _changes_range(each)]
     return list(dict.fromkeys(departure_token(departure) for departure in departures))
 
 
@@ -152,16 +148,20 @@ _OF_RANGES = ("origin", "snap", "form", "narrow", "clamp", "source", "divisor")
 """Stages of `xverify.arithmetic.range_affine` and ``range_scaled`` that change more than the last places."""
 
 
+def _changes_range(departure: Json) -> bool:
+    return departure["stage"] in _OF_RANGES and departure["is"] != "lowest-folded"
+
+
 def departure_token(departure: Json) -> str:
     """The token of a departure from the nearest admitted reading."""
     return FLUSHES if departure["stage"] == "subnormals" else f"{departure['stage']}:{departure['is']}"
 
 
-def _open(finding: Json, detail: str, sentence: str) -> tuple[str, str, str, str]:
+def _open(finding: Json, detail: str) -> tuple[str, str, str, str]:
     """Mistake, region, kind and family of a difference where the text leaves the result open."""
     operator = operator_of(finding["contract"])
     if finding["attribution"] is None:
-        return f"left-open:{same_words(sentence) or finding['clause'].rpartition('/')[2]}", "", OPEN, operator
+        return f"left-open:{clause_in(finding)}", "", OPEN, operator
     if detail == FLUSHES:
         return FLUSHES, "", OPEN, family_in(finding)
     return f"reading:{finding['attribution']['reading']}", "", OPEN, operator
@@ -204,7 +204,8 @@ def refusal_of(message: str) -> str:
 
 
 _NOT_ABORT = re.compile(
-    r"(?m)^(?:killed by |Fatal Python error|Current thread|Thread |Stack \(|terminate called|\s*File ).*$\n?|^\s*what\(\): *"
+    r"(?m)^(?:killed by |Fatal Python error|Current thread|Thread |Stack \(|terminate called|PLEASE submit|\s*File ).*$\n?"
+    r"|^\s*what\(\): *"
 )
 """Lines and words of a crash's message that are not the abort's own."""
 

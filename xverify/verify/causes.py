@@ -21,11 +21,11 @@ from xverify.verify.cause_keys import (
     VALUES,
     CauseKey,
     Json,
+    clause_in,
     detail_in,
     keys_of,
     operator_of,
     region_in,
-    same_words,
 )
 
 NOBODY = "nobody:"
@@ -49,7 +49,7 @@ class Context:
 
 
 def context(editions: Iterable[Json], workers: Iterable[Json], cells: Iterable[Json]) -> Context:
-    """The context from the parts of a report: its editions, the workers of its run, and the cells of its coverage."""
+    """The context from a report's editions, the workers of its run, and its cells."""
     rows = list(workers)
     families = {row["name"]: row.get("family", row["name"]) for row in rows}
     answered: dict[str, set[str]] = defaultdict(set)
@@ -92,7 +92,7 @@ def grouped(findings: Sequence[Json], about: Context) -> dict[CauseKey, list[Jso
     """
     groups: dict[CauseKey, list[Json]] = defaultdict(list)
     explained: dict[tuple[str, str, str], CauseKey] = {}
-    listed = [(finding, list(keys_of(finding, _sentence(finding, about)))) for finding in sorted(findings, key=_order)]
+    listed = [(finding, list(keys_of(finding))) for finding in sorted(findings, key=_order)]
     for finding, keys in listed:
         for key in keys:
             if key.kind == VALUES and key.mistake != UNEXPLAINED and region_in(finding):
@@ -108,44 +108,38 @@ def grouped(findings: Sequence[Json], about: Context) -> dict[CauseKey, list[Jso
     return _with_texts(groups, about)
 
 
-def _sentence(finding: Json, about: Context) -> str:
-    clause = about.clauses.get(finding["clause"])
-    return "" if clause is None else str(clause["text"] or clause["note"])
-
-
 def _with_texts(groups: Mapping[CauseKey, list[Json]], about: Context) -> dict[CauseKey, list[Json]]:
-    """Make one cause of a sentence that every implementation departs from in the same way.
+    """Make one cause of a sentence from which every implementation departs in the same way.
 
-    The implementations must be of two families at least, and none may follow the sentence.
+    The implementations must be of two families at least, and none may follow the sentence in any edition.
     """
-    followers: dict[tuple[str, str], set[str]] = defaultdict(set)
+    asked: dict[tuple[str, str], set[str]] = defaultdict(set)
     for identity_of_clause, clause in about.clauses.items():
-        sentence = same_words(clause["text"])
-        asked = {entry["subject"] for entry in clause.get("depart", ())} | set(clause.get("follow", ()))
-        others = {about.families.get(name, name) for name in asked - about.in_house}
-        followers[operator_of(identity_of_clause.rpartition("/")[0]), sentence] |= others
+        contract, _, name = identity_of_clause.rpartition("/")
+        subjects = {entry["subject"] for entry in clause.get("depart", ())} | set(clause.get("follow", ()))
+        asked[operator_of(contract), name] |= {about.families.get(each, each) for each in subjects - about.in_house}
     departing: dict[tuple[str, str, str, str], set[str]] = defaultdict(set)
     for key, group in groups.items():
         for finding in group if key.kind == VALUES and key.mistake != UNEXPLAINED else ():
-            sentence = same_words(_sentence(finding, about))
-            departing[operator_of(finding["contract"]), sentence, key.mistake, key.standing].add(key.family)
-    nobody = {
-        where
-        for where, families in departing.items()
-        if len(families) > 1 and where[1] and families >= followers[where[0], where[1]]
-    }
+            departing[_departure_from_text(key, finding)].add(key.family)
+    nobody = {where for where, families in departing.items() if len(families) > 1 and families >= asked[where[:2]]}
     result: dict[CauseKey, list[Json]] = defaultdict(list)
     for key, group in groups.items():
         for finding in group:
-            where = (operator_of(finding["contract"]), same_words(_sentence(finding, about)), key.mistake, key.standing)
+            operator, name, mistake, standing = where = _departure_from_text(key, finding)
             if key.kind == VALUES and where in nobody:
-                key_of_text = CauseKey(where[0], TEXT, f"{NOBODY}{key.mistake}:{where[1]}", "", key.standing)
+                key_of_text = CauseKey(operator, TEXT, f"{NOBODY}{mistake}:{name}", "", standing)
                 result[key_of_text].append(finding)
             else:
                 result[key].append(finding)
     for group in result.values():
         group.sort(key=_order)
     return dict(result)
+
+
+def _departure_from_text(key: CauseKey, finding: Json) -> tuple[str, str, str, str]:
+    """Operator, clause, mistake and standing of a finding in the group of a cause."""
+    return operator_of(finding["contract"]), clause_in(finding), key.mistake, key.standing
 
 
 def identity(key: CauseKey) -> str:
@@ -200,7 +194,7 @@ def severity(key: CauseKey, group: Sequence[Json]) -> Severity:
 
 
 def _by_a_factor(finding: Json) -> bool:
-    """True if some value is wrong by a factor of two or more: its distance in ULP is that of two powers of two."""
+    """True if some value is wrong by a factor of two or more, judged by its distance in ULP."""
     out = finding["out_dtype"]
     bits = MANTISSA_BITS.get(out)
     return finding["verdict"] == Verdict.VIOLATION and (
@@ -209,7 +203,7 @@ def _by_a_factor(finding: Json) -> bool:
 
 
 def _rank(key: CauseKey, group: Sequence[Json]) -> tuple[Any, ...]:
-    """The place of a cause: new before known, then its severity, its verdict, default paths, common types, many cells."""
+    """The place of a cause, by standing, severity, verdict, path, types and number of cells."""
     first = group[0]
     is_special = bool(first["subject"]["options"]) or _is_in_graph(first)
     types = common_first(first["x_dtype"]), common_first(first["scale_dtype"])
@@ -223,9 +217,9 @@ def _is_in_graph(finding: Json) -> bool:
 
 
 def _order(finding: Json) -> tuple[Any, ...]:
-    """The place of a finding in its cause: the worst verdict, explained values, plain calls, the commonest types."""
+    """The place of a finding in its cause, by verdict, recipe, path and types."""
     explained = finding["attribution"] is not None
     is_special = bool(finding["subject"]["options"]) or _is_in_graph(finding)
     types = common_first(finding["x_dtype"]), common_first(finding["scale_dtype"]), common_first(finding["out_dtype"])
-    worst = Verdict(finding["verdict"]).severity
-    return (worst, not explained, is_special, *types, -len(finding["cells"]), finding["id"])
+    worst = Verdict(finding["verdict"]).severity, detail_in(finding).startswith(("forbidden:", "unspecified:"))
+    return (*worst, not explained, is_special, *types, -len(finding["cells"]), finding["id"])

@@ -1,4 +1,4 @@
-"""Departures: the stages in which a recipe differs from the nearest admitted reading, each in a few words.
+"""Departures: the stages in which a recipe differs from the nearest admitted reading.
 
 A finding's title states these differences only. Findings of one cause have equal departures, whatever their types are.
 Options that cannot matter for the types are therefore not compared.
@@ -56,7 +56,13 @@ def departures(recipe: Recipe, admitted_readings: Sequence[Reading], operand_typ
     unlike = (Departure("formula", recipe.name, "", _formula(recipe)),)
     nearest = [listed for due in admitted_readings if (listed := _between(recipe, due, operand_types)) is not None]
     # To compute in one type throughout is one departure, but takes several options.
-    return min(nearest, key=lambda listed: (len(listed), sum(each.options for each in listed)), default=unlike)
+    listed = min(nearest, key=lambda listed: (len(listed), sum(each.options for each in listed)), default=unlike)
+    contradicting = tuple(each for each in listed if each.actual not in _SILENT)
+    return contradicting or listed
+
+
+_SILENT = ("flush-results", "flush-products", "flushed", "results-flushed")
+"""Options on which every text is silent. They are a departure only if there is no other."""
 
 
 def in_words(listed: Sequence[Departure]) -> str:
@@ -71,8 +77,11 @@ def _between(recipe: Recipe, due: Reading, operands: Operands) -> tuple[Departur
         return _linear(recipe, due, types_of(operands))
     mine, others = range_lattice.composed(recipe, operands), range_lattice.composed(due, operands)
     pairs = [(a, b) for a in mine for b in others if type(a) is type(b)]
-    listed = [tuple(_ranges(a.simplified(operands), b.simplified(operands))) for a, b in pairs]
-    return min(listed, key=len, default=None)
+    simple = [(a.simplified(operands), b.simplified(operands)) for a, b in pairs]
+    if any(a == b for a, b in simple):
+        return ()
+    # Simplification may write an option of one recipe in another way because of its other options.
+    return min((tuple(_ranges(a, b)) for a, b in (*pairs, *simple)), key=len, default=None)
 
 
 # -- linear readings --------------------------------------------------------------------------------------
@@ -250,13 +259,18 @@ _RANGE_WORDS: Mapping[tuple[str, str], str] = {
     ("divisor", "half-levels"): "divides by half the number of levels",
     ("divisor", "signed-bound"): "divides by the highest value of the signed type",
     ("divisor", "none"): "does not divide the range",
+    ("codes", "exact"): "takes the input as it is",
+    ("codes", "through-float32"): "converts the input to float32 and back to int32 first",
 }
 _PRECISE = ("span", "step", "factor", "steps")
 """Stages that only choose a type of arithmetic."""
 
 
 def _ranges(mine: Affine | Scaled, right: Affine | Scaled) -> Iterator[Departure]:
-    """The stages in which two simplified recipes of one formula differ. Their precisions together count as one."""
+    """The stages in which two simplified recipes of one formula differ.
+
+    Their precisions together count as one.
+    """
     differing = [f.name for f in fields(mine) if getattr(mine, f.name) != getattr(right, f.name)]
     for stage in differing:
         if stage not in _PRECISE:

@@ -259,7 +259,9 @@ def explained(evidence: Evidence, likely: Sequence[Misindexing] = ()) -> Explain
     legal = _right_reading(evidence)
     amiss = [CheckedResult(seen.call, seen.got, seen.wrong) for _, seen in evidence.wrong]
     if all(attribute.gives(contract, seen.call, seen.got, Zeros(), seen.wrong) for seen in amiss):
-        return Explained(Zeros(), legal)
+        whole = attribute.misreadings(contract, amiss) if seen_values >= FEW_SEEN else ()
+        by_call = [(piece, _elsewhere(evidence, piece, legal)) for piece in whole[:1]]
+        return next((Explained(piece, other) for piece, other in by_call if other), Explained(Zeros(), legal))
     if sum(int(seen.wrong.sum()) for seen in amiss) < FEW:
         return Explained(None)
     searches: tuple[Callable[[], tuple[Recipe, ...]], ...] = (
@@ -293,7 +295,7 @@ def _elsewhere(evidence: Evidence, piece: Recipe, legal: Reading | None) -> Read
 
 
 def _in_pieces(evidence: Evidence, legal: Reading | None) -> Explained:
-    """Several recipes, each of which gives the wrong values of some calls or of a region; the rest has none."""
+    """Several recipes, each for the wrong values of some calls or of a region."""
     found: list[Explained] = []
     left = evidence
     while len(found) < MOST_RECIPES and left.wrong:

@@ -116,7 +116,7 @@ def _flushed_steps(readings: Sequence[Reading], operands: Operands) -> list[tupl
 
 
 def official_set(contract: Contract, call: Call) -> Legal | None:
-    """The legal set of a call that the text leaves open and whose result an official case states; None for other calls.
+    """The legal set of an open call whose result an official case states; None for other calls.
 
     The stated result is the only legal one. The admitted readings stand for it if all of them give it.
     """

@@ -75,8 +75,11 @@ class CellTally:
     """True if the simplest call of the cell was refused too."""
     refusal: tuple[Judged, Outcome] | None = None
     """The smallest allowed call that was rejected."""
-    missing: tuple[Judged, Outcome] | None = None
-    """The smallest allowed call that was refused as not implemented."""
+    refused: tuple[Judged, Outcome] | None = None
+    """The smallest allowed call that was refused, also as not implemented.
+
+    Calls in surroundings do not count, since an operator around them may be the cause.
+    """
     ordinary: OrdinaryCalls = field(default_factory=OrdinaryCalls)
     """The calls whose answers are evidence that the implementation computes something."""
     departures: dict[str, tuple[Judged, Outcome]] = field(default_factory=dict)
@@ -138,10 +141,10 @@ class Tally:
         if outcome.kind == "rejected":
             cell.rejected += 1
             cell.refusal = _smallest(cell.refusal, judged, outcome)
-        elif outcome.kind == "unsupported":
-            cell.missing = _smallest(cell.missing, judged, outcome)
-        elif outcome.kind in ("tensor", "unreadable"):
+        if outcome.kind in ("tensor", "unreadable"):
             cell.due += judged.call.values
+        elif outcome.refused and not judged.call.around:
+            cell.refused = _smallest(cell.refused, judged, outcome)
         comparison = verdicts.compared(judged, outcome)
         if comparison is not None:
             self._values(judged, label, outcome, comparison, cell, is_judged, subject.often)

@@ -471,7 +471,7 @@ def nondeterministic(judged: Judged, subject: str, first: Outcome, second: Outco
 
 
 def not_followed(judged: Judged, subject: str, outcome: Outcome) -> Discrepancy | None:
-    """The discrepancy of an allowed call that differs from an edition which does not judge the implementation.
+    """The discrepancy of an allowed call from an edition that does not judge the implementation.
 
     All such calls have one key, so that they are one finding. Refusals are no values, so they count as gaps.
     """

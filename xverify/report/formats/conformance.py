@@ -1,4 +1,4 @@
-"""The support of each edition by each implementation, as Markdown: fully, partly (how much), or not at all."""
+"""The support of each edition by each implementation: fully, partly (how much), or not at all."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from xverify.core.dtypes import common_first
 from xverify.report import summary
+from xverify.report.formats.findings import editions_in_words, shortened
 from xverify.report.formats.markdown import code, row, text
+from xverify.report.gaps import Gap, gaps
 from xverify.report.summary import Json
-from xverify.verify.cause_titles import some
+from xverify.verify.cause_keys import normalised
 
-MOST_TYPES = 6
-"""Number of types of x that a line names."""
+MOST_MESSAGE = 120
+"""The largest number of characters of an implementation's message."""
 
 RIGHT = frozenset({"agrees", "not-judged-agrees", "ambiguous", "mixed", "wrongly-accepted"})
 """Statuses of cells whose every allowed call was answered, each value as the edition admits."""
@@ -66,7 +67,7 @@ class Support:
 
 
 def render(report: Json) -> str:
-    """Return a table for each operator, editions down and implementations across, and the types that are not supported."""
+    """Return a table for each operator, editions down and implementations across, and the gaps."""
     run = report["run"]
     lines = ["# Support of each edition by each implementation", "", *_LEGEND, ""]
     lines += [f"Run: seed {run['seed']}, {text(run['started'][:10])}: {code(run['command'])}", ""]
@@ -84,7 +85,7 @@ def render(report: Json) -> str:
             words = ["" if entry is None else text(entry.words) for entry in entries]
             lines.append(row([code(contract), *words], escape=False))
         lines.append("")
-        lines += _missing(table, contracts, present)
+    lines += _gaps(report)
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
@@ -119,7 +120,10 @@ def _support(combinations: Iterable[Sequence[Json]]) -> Support:
 
 
 def _rank(cell: Json) -> int:
-    """The place of a path's cell: the worst first. A path that answers nothing counts only if no path answers."""
+    """The place of a path's cell: the worst first.
+
+    A path that answers nothing counts only if no path answers.
+    """
     return len(summary.STATUSES) if cell["status"] == "unsupported" else summary.STATUSES.index(cell["status"])
 
 
@@ -135,24 +139,19 @@ def _percent(count: int, total: int) -> str:
     return f"{min(99, max(1, round(share))) if 0 < count < total else round(share)} %"
 
 
-def _missing(table: dict[tuple[str, str], Support], contracts: Iterable[str], names: Iterable[str]) -> list[str]:
-    """List the types of x of which nothing is answered, by implementation and edition."""
+def _gaps(report: Json) -> list[str]:
+    """List what is refused: the pattern of types, the editions and the message.
+
+    Refusals that are findings are not repeated.
+    """
+    alike: dict[tuple[str, ...], list[Gap]] = defaultdict(list)
+    for gap in gaps(report):
+        does = "answers no call" if gap.whole else "refuses some calls"
+        of = f" of {gap.words}" if gap.pattern else ""
+        alike[gap.implementation, does + of, gap.error, normalised(gap.message)].append(gap)
     lines = []
-    for name in names:
-        by_types: dict[str, list[str]] = defaultdict(list)
-        for contract in contracts:
-            support = table.get((contract, name))
-            if support is not None and not support.is_none and (absent := _absent(support)):
-                by_types[some(absent, MOST_TYPES)].append(contract)
-        for absent_types, editions in by_types.items():
-            lines.append(
-                f"- {text(name)} answers no call with x of {text(absent_types)}: {', '.join(map(code, editions))}"
-            )
-    return [*lines, ""] if lines else []
-
-
-def _absent(support: Support) -> list[str]:
-    """The types of x of which no call is answered."""
-    cells = (*support.right, *support.refused, *support.differing)
-    answered = {cell["x_dtype"] for cell in cells if cell["status"] != "unsupported"}
-    return sorted({cell["x_dtype"] for cell in cells} - answered, key=common_first)
+    for (name, does, error, _), listed in alike.items():
+        where = editions_in_words([gap.edition for gap in listed])
+        message = shortened(f"{error}: {listed[0].message}", MOST_MESSAGE)
+        lines.append(f"- {text(name)} {text(does)} in {where} ({text(message)})")
+    return ["## What is refused", "", *lines, ""] if lines else []

@@ -1,4 +1,4 @@
-"""The causes of a report as Markdown, grouped by implementation, worst first: what a project publishes."""
+"""The causes of a report in few lines of Markdown, grouped by implementation, worst first."""
 
 from __future__ import annotations
 
@@ -126,24 +126,24 @@ def _section(report: Json, family: str, lines: Sequence[str]) -> list[str]:
 def _brief(cause: Cause) -> str:
     """Return a cause in one line."""
     words = f"{cause.title}: {cause.effect}" if cause.effect else cause.title
-    return f"- **{_LABELS[cause.severity]}:** {text(_short(words, MOST_TITLE))} ({code(cause.id)})"
+    return f"- **{_LABELS[cause.severity]}:** {text(shortened(words, MOST_TITLE))} ({code(cause.id)})"
 
 
 def _full(cause: Cause, clauses: Mapping[str, Json]) -> list[str]:
     """Return a cause with its extent, its sentence and the command that asks again."""
     words = f"{cause.title}: {cause.effect}" if cause.effect else cause.title
-    first = f"- **{_LABELS[cause.severity]}:** {text(_short(words, MOST_TITLE))}"
+    first = f"- **{_LABELS[cause.severity]}:** {text(shortened(words, MOST_TITLE))}"
     names = "" if cause.is_sentence or len(cause.implementations) < 2 else some(cause.implementations, 4)
-    extent = [_editions(cause.documents), *map(text, filter(None, (names, types(cause), seen(cause))))]
+    extent = [editions_in_words(cause.documents), *map(text, filter(None, (names, types(cause), seen(cause))))]
     lines = [first, f"  {'; '.join(extent)}"]
     clause = clauses.get(cause.first["clause"])
-    if clause is not None:
+    if clause is not None and cause.kind not in ("crash", "hang", "memory"):
         quoted = clause["text"] or f"The text is silent: {clause['note']}"
-        lines.append(f"  > {text(_short(quoted, MOST_QUOTED))} ({code(clause['id'])})")
+        lines.append(f"  > {text(shortened(quoted, MOST_QUOTED))} ({code(clause['id'])})")
     return [*lines, "", f"  `xverify replay {cause.id}`", ""]
 
 
-def _editions(documents: Sequence[str]) -> str:
+def editions_in_words(documents: Sequence[str]) -> str:
     """List editions, each operator once: "`ai.onnx/DequantizeLinear-19`, `-21`, `-23`"."""
     operators: dict[str, list[str]] = {}
     for document in documents:
@@ -154,6 +154,7 @@ def _editions(documents: Sequence[str]) -> str:
     )
 
 
-def _short(words: str, most: int) -> str:
+def shortened(words: str, most: int) -> str:
+    """Return words on one line, cut at a space if they are longer than ``most`` characters."""
     words = " ".join(words.split())
     return words if len(words) <= most else f"{words[:most].rpartition(' ')[0]} ..."

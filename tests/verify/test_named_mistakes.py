@@ -1,0 +1,140 @@
+"""Each mistake of a fake kernel is named exactly, alone, in a graph only, or beside another mistake."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from cell_calls import IGNORES, ONNX, WRAPS
+from lattice_oracles import Answer, Asked, changed, follows
+
+from xverify import contracts
+from xverify.arithmetic import indexing, range_lattice
+from xverify.arithmetic.reading import Reading
+from xverify.arithmetic.readings import EXACT, Stepwise
+from xverify.contracts.model import Contract
+from xverify.core.call import Attribute, Call
+from xverify.core.dtypes import tensor
+from xverify.strategies import build
+from xverify.strategies.structures import Linear
+from xverify.verify.attribute import Misread, named
+from xverify.verify.departures import departures, in_words
+from xverify.verify.findings import Discrepancy
+
+ROUNDS_OPERANDS = Stepwise("operands-float32", "float32", precision="float32")
+GUIDE = contracts.get("onednn/Dequantize-1@3.0")
+TENSORFLOW = contracts.get("tensorflow/Dequantize@installed")
+
+
+def calls(shapes: Iterable[tuple[int, ...]], zero_point: str = "", **fields: Any) -> list[Call]:
+    rng = random.Random(3)
+    given = {"granularity": "per_axis", **fields}
+    return [
+        build(ONNX, Linear("int8", "float32", given["granularity"], shape, zero_point, seed=rng.getrandbits(32)))
+        for shape in shapes
+    ]
+
+
+def recipe(mistake: str, reading: Reading = EXACT) -> Misread:
+    return Misread(indexing.misindexing(mistake), reading)
+
+
+def found(contract: Contract, answer: Answer, asked: Iterable[Call]) -> list[Discrepancy]:
+    one = Asked(contract, answer)
+    one.ask(*asked)
+    one.tally.settle()
+    return [each for _, _, _, each, _, _ in one.tally.violations()]
+
+
+def words(contract: Contract, call: Call, each: Discrepancy) -> str:
+    assert each.attribution is not None, each.summary
+    by = named(contract, each.attribution.reading)
+    return in_words(departures(by, contract.readings(call), contract.operands(call)))
+
+
+def either(where: Callable[[Call], bool], inside: Answer, outside: Answer) -> Answer:
+    return lambda call: inside(call) if where(call) else outside(call)
+
+
+SHAPES = ((4, 80), (3, 110), (17, 33))
+
+
+def test_a_result_is_quantized_again_in_some_graphs() -> None:
+    plain = calls(SHAPES)
+    graphs = [replace(call, around=("y>slice:0", "constant:scale")) for call in calls(SHAPES)]
+    again = follows(ONNX, recipe("requantized-to-uint8"))
+    (each,) = found(ONNX, either(lambda call: bool(call.around), again, follows(ONNX, EXACT)), [*plain, *graphs])
+    assert words(ONNX, plain[0], each) == "quantizes the result again to uint8 without a zero point"
+
+
+def test_the_first_zero_point_with_rounded_operands() -> None:
+    rng = np.random.default_rng(2)
+    asked = []
+    for size in (31, 64, 9):
+        zero_points = rng.integers(-(2**30), 2**30, size)
+        tensors = {"x": tensor("int8", rng.integers(-128, 128, size)), "zero_point": tensor("int32", zero_points)}
+        tensors["scale"] = tensor("float32", rng.random(size) + 0.5)
+        asked.append(Call(GUIDE.id, tensors, {"qtype": "per_channel", "axis": 0}))
+    (each,) = found(GUIDE, follows(GUIDE, recipe("as-per-tensor-zero-point", ROUNDS_OPERANDS)), asked)
+    assert words(GUIDE, asked[0], each) == (
+        "takes the first zero point for the whole tensor and casts x and the zero point to float32 first"
+    )
+
+
+def test_an_absent_zero_point_is_multiplied_by_the_scale() -> None:
+    asked = calls(((257,), (90,), (40,)), granularity="per_tensor")
+    special = [
+        replace(call, tensors={**call.tensors, "scale": tensor("float32", s)}) for call in asked for s in (-0.5, np.inf)
+    ]
+    (each,) = found(ONNX, follows(ONNX, Stepwise(operation="folded-always")), [*asked, *special])
+    assert words(ONNX, asked[0], each) == "computes x * scale - 0 * scale without a zero point"
+
+
+def test_strided_parameters_are_read_as_contiguous() -> None:
+    asked = [
+        replace(call, tensors={**call.tensors, "scale": replace(call.tensors["scale"], layout="strided")})
+        for call in calls(SHAPES, "int8")
+    ]
+    (each,) = found(ONNX, follows(ONNX, recipe("parameter-strides-ignored")), asked)
+    assert words(ONNX, asked[0], each) == "reads the parameters as if their memory were contiguous"
+
+
+def scaled_calls() -> list[Call]:
+    ranges = ((0.5, 2.0), (0.25, 1.0), (-2.0, 2.0), (0.0, 2.0**-120))
+    codes = tensor("uint8", np.arange(256))
+    attributes: dict[str, Attribute] = {"mode": "SCALED", "narrow_range": True}
+    return [
+        Call(
+            TENSORFLOW.id,
+            {"input": codes, "min_range": tensor("float32", low), "max_range": tensor("float32", high)},
+            attributes,
+        )
+        for low, high in ranges
+    ]
+
+
+def test_the_larger_quotient_does_not_hide_behind_flushed_results() -> None:
+    asked = scaled_calls()
+    fake = follows(TENSORFLOW, range_lattice.by_name("scaled-from-larger-float32-flushed"))
+    (each,) = found(TENSORFLOW, fake, asked)
+    assert words(TENSORFLOW, asked[0], each) == "takes the factor from the larger of min / lowest and max / highest"
+
+
+def test_two_mistakes_in_different_calls_are_two_findings() -> None:
+    asked = calls([shape for shape in SHAPES for _ in range(3)], "int8")
+    fake = either(lambda call: call.data.shape == (4, 80), follows(ONNX, WRAPS), follows(ONNX, IGNORES))
+    named_words = {words(ONNX, asked[0], each) for each in found(ONNX, fake, asked)}
+    assert named_words == {"takes the zero point as 0", "subtracts in the type of x with wrap-around"}
+
+
+def test_what_no_recipe_gives_is_a_finding_beside_a_named_mistake() -> None:
+    asked = calls([shape for shape in SHAPES for _ in range(3)], "int8")
+    noise = changed(
+        follows(ONNX, EXACT), lambda call, codes: np.random.default_rng(1).integers(0, 1 << 31, codes.shape)
+    )
+    every = found(ONNX, either(lambda call: call.data.shape == (4, 80), noise, follows(ONNX, IGNORES)), asked)
+    assert [each.attribution and words(ONNX, asked[0], each) for each in every] == ["takes the zero point as 0", None]
+    assert [each.values > 100 for each in every] == [True, True]
