@@ -18,14 +18,15 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import replace
-from typing import Any, Dict, List, Mapping, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
 
 from xverify.core.call import BITS, Call, Outcome, Tensor, code_dtype
 from xverify.oracles.arrays import NUMPY_OWN, Array, answered, numpy_dtype, pack, to_array
-from xverify.oracles.onnx_model import graph_bytes, graph_of, model_bytes, structure
+from xverify.oracles.onnx_model import graph_bytes, graph_of, model_bytes, model_imports, model_lines, structure
 from xverify.oracles.protocol import Loaded, Oracle, Path, Setting
+from xverify.oracles.short_form import ShortCall, ShortForm, feeds, is_numpy
 
 STATIC = "shapes=static"
 CONSTANTS = "constants"
@@ -167,3 +168,23 @@ def load(*properties: str) -> Loaded:
 
 def _shapes_known(call: Call, path: str) -> bool:
     return path in (STATIC, CONSTANTS) or bool(call.attributes.get("block_size"))
+
+
+# -- short scripts ---------------------------------------------------------------------------------------
+
+
+def short_form(call: ShortCall) -> Optional[ShortForm]:
+    """The model, compiled with the path's settings. None for types that NumPy lacks."""
+    if not is_numpy(call.out_dtype) or not all(is_numpy(tensor.dtype) for tensor in call.tensors.values()):
+        return None
+    constants = [name for name in call.tensors if name != "x"] if call.options == CONSTANTS else []
+    if call.graph is not None:
+        constants = list(call.graph[1].constants)
+    # OpenVINO needs the rank of each input, and for blocks its extents.
+    known = call.options in (STATIC, CONSTANTS) or bool(call.attributes.get("block_size"))
+    shapes = {name: [extent if known else None for extent in tensor.shape] for name, tensor in call.tensors.items()}
+    lines = [*model_lines(call, constants, shapes), "model = ov.Core().read_model(model.SerializeToString())"]
+    hint = ', {"INFERENCE_PRECISION_HINT": "f32"}' if FLOAT32 in call.options else ""
+    fed = feeds([name for name in call.tensors if name not in constants])
+    lines += ['y = ov.compile_model(model, "CPU"%s)(%s)[0]' % (hint, fed)]
+    return ShortForm([model_imports(constants), "import openvino as ov"], lines, copies=True)

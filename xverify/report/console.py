@@ -40,7 +40,7 @@ MOST_CAUSES = 12
 LEAST_CAUSES = 3
 """Number of causes that are listed however many lines the rest needs."""
 
-MOST_LINES_IN_TERMINAL, MOST_LINES_IN_LOG = 54, 46
+MOST_LINES_IN_TERMINAL, MOST_LINES_IN_LOG = 52, 46
 """Number of lines of a summary. A log also has lines of progress; together a sweep has at most 60."""
 
 MOST_LINES_OF_MATRIX = 24
