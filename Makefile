@@ -83,11 +83,12 @@ frozen: setup
 sweep: setup
 	$(BIN)/xverify sweep --budget $(BUDGET)
 
-# The published findings. The same versions on a processor with the same vector instructions give the same text, except for
-# the head and the seconds at the end.
+# The published findings and the support of each edition, with the newest release of every implementation. A cache keeps their
+# environments (15 GB). The same releases on a processor with the same vector instructions give the same causes.
 findings: setup
-	$(BIN)/xverify sweep --cases 30000 --seed 0 --vary kernels --json reports/runs/published.json
-	$(BIN)/xverify report reports/runs/published.json --format markdown -o reports/findings.md
+	$(BIN)/xverify sweep --newest --cases 30000 --seed 0 --vary kernels --json reports/runs/published.json
+	$(BIN)/xverify report reports/runs/published.json --format findings -o reports/findings.md
+	$(BIN)/xverify report reports/runs/published.json --format conformance -o reports/conformance.md
 
 # Times of the in-house kernels and of every installed implementation. Nothing else should run meanwhile.
 bench: setup

@@ -57,7 +57,17 @@ def _mistake(oracle: object) -> str:
     """The first mistake in a description, or ""."""
     if not isinstance(oracle, Oracle):
         return "ORACLES holds %s, expected Oracle" % type(oracle).__name__
-    for field in ("contracts", "ships", "paths", "arguments", "surrounded", "untold", "needs", "distributions"):
+    for field in (
+        "contracts",
+        "judged_by",
+        "paths",
+        "arguments",
+        "surrounded",
+        "untold",
+        "needs",
+        "distributions",
+        "releases",
+    ):
         value = getattr(oracle, field)
         if not isinstance(value, tuple):
             return "%s of %s must be a tuple such as (%r,), got %r" % (field, oracle.name, value, value)

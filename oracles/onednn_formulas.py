@@ -24,10 +24,10 @@ def _oracle(name: str) -> Oracle:
         name="onednn-formula-" + name,
         title="a NumPy transcript of the oneDNN document that %s"
         % {"multiply": "multiplies", "divide": "divides"}[name],
-        claim="The one document that it transcribes.",
+        claim="The one document that it transcribes, by its own docstring.",
         distribution="xverify",
         contracts=(edition,),
-        ships=(edition,),
+        judged_by=(edition,),
         module=__name__,
         load="load_" + name,
     )

@@ -38,10 +38,18 @@ from xverify.oracles.onednn_graph_api import (
 )
 from xverify.oracles.onednn_graphs import Framed, packed, run_steps, steps_of
 from xverify.oracles.protocol import Loaded, Oracle, Path, Setting
+from xverify.oracles.short_form import Program, ShortCall
 from xverify.oracles.timing import Problem, Solve, Timing, Way
 
 DISTRIBUTIONS = ("onednn-cpu-gomp", "onednn")
 """The wheels that hold the library: up to 2023.2 (oneDNN 3.2), and from 2024.0 (3.3) on."""
+
+RELEASES = (
+    ("2026.1*", "oneDNN v3.13, 2026-10"),
+    ("2024.0*", "oneDNN v3.3, 2023-11"),
+    ("2023.2*", "oneDNN v3.2, 2023-07"),
+)
+"""Versions of the wheels, by the library in them, and the months of their uploads to PyPI."""
 
 FILE = "libdnnl.so.3"
 
@@ -55,18 +63,20 @@ ORACLES = (
     Oracle(
         name="onednn",
         title="oneDNN",
-        claim="The guide of its release. The wheel carries no text: the release says which editions of the guide judge it.",
+        claim="oneDNN's developer guide for its release, in the library's sources (doc/graph/operations). The wheel contains no "
+        "text. Documents that name no release do not judge it.",
         timing=Timing("#56B4E9", "v", environment=(("OMP_NUM_THREADS", "{threads}"),)),
         distribution=DISTRIBUTIONS[0],
         distributions=DISTRIBUTIONS[1:],
         contracts=("onednn/*",),
-        ships=("onednn/*",),
+        judged_by=("onednn/*@[0-9]*",),
         module=__name__,
         surrounded=(Path(APART, 0.5), Path(FUSED, 1.0)),
         varies=(
             *(Setting("isa", isa, environment=(("ONEDNN_MAX_CPU_ISA", isa),)) for isa in ISAS),
             Setting("threads", "4", environment=(("OMP_NUM_THREADS", "4"),)),
         ),
+        releases=RELEASES,
     ),
 )
 
@@ -115,7 +125,7 @@ def with_option(oracle: Oracle, option: str) -> Oracle:
         oracle,
         name="%s:%s" % (oracle.name, option),
         version=version,
-        ships=contracts.of_onednn((major, minor)),
+        judged_by=contracts.of_onednn((major, minor)),
         arguments=(path,),
         distributions=(),
     )
@@ -275,6 +285,133 @@ def _described(tensor: Tensor, array: Array) -> Tuple[Array, LogicalTensor]:
         # NumPy's strides along extents of 0 and 1 may be anything.
         return np.array(array, order="C") if not describable else array, packed(tensor.dtype, tensor.shape)
     return array, LogicalTensor(tensor.dtype, tensor.shape, tuple(stride // size for stride in array.strides))
+
+
+# -- short programs --------------------------------------------------------------------------------------
+
+_C_TYPES = {
+    "uint8": ("uint8_t", "u8"),
+    "int8": ("int8_t", "s8"),
+    "int32": ("int32_t", "s32"),
+    "float32": ("float", "f32"),
+}
+"""The type in C and the type in oneDNN of the dtypes that a program spells out."""
+
+_MOST_LINES = 30
+"""Lines of a program, which an issue shows whole."""
+
+_C_ENDINGS = {
+    "crash": "// The process ends in one of the calls below, instead of returning a status.",
+    "hang": "// One of the calls below does not return.",
+    "refusal": "// One of the calls below returns a status that is not dnnl_success.",
+}
+
+
+def short_form(call: ShortCall) -> Optional[Program]:
+    """A program in C that makes the call through the graph API.
+
+    None for a call in a graph, for tensors that C does not spell as they are, and for one that needs too many lines.
+    """
+    roles, output, attributes = _parts(call)
+    operands = {role: call.tensors[role] for role in roles if role in call.tensors}
+    plain = all(tensor.dtype in _C_TYPES and tensor.layout == "C" for tensor in call.tensors.values())
+    if call.graph is not None or not plain or attributes is None or call.tensors["x"].size == 0:
+        return None
+    kind = "dequantize" if len(roles) == 1 else "dynamic_dequantize"
+    x = call.tensors["x"]
+    data = ["%s %s[] = {%s};" % (_C_TYPES[t.dtype][0], role, _numbers(t)) for role, t in operands.items()]
+    rows = [*((role, t.dtype, t.shape) for role, t in operands.items()), ("y", output, x.shape)]
+    last = len(operands)
+    flat = [(int(np.ravel_multi_index(index, x.shape)) if index else 0, allowed) for index, allowed in call.shown[:2]]
+    prints = [
+        'printf("%%.9g 0x%%08x\\n", y[%d], ((uint32_t *)y)[%d]);%s'
+        % (place, place, "  // allowed: " + allowed if allowed else "")
+        for place, allowed in flat or [(0, "")]
+    ]
+    body = [
+        *data,
+        "float y[%d];" % x.size,
+        "struct { void *data; dnnl_data_type_t type; int rank; dnnl_dims_t dims; } of[] = {",
+        "  %s};" % ", ".join("{%s, dnnl_%s, %d, {%s}}" % (n, _C_TYPES[d][1], len(s), _extents(s)) for n, d, s in rows),
+        "dnnl_engine_t engine; dnnl_stream_t stream; dnnl_graph_graph_t graph; dnnl_graph_op_t op;",
+        "dnnl_graph_partition_t part; dnnl_graph_compiled_partition_t compiled; dnnl_graph_tensor_t m[%d];"
+        % (last + 1),
+        "dnnl_graph_logical_tensor_t t[%d]; const dnnl_graph_logical_tensor_t *p[%d];" % (last + 1, last + 1),
+        *([_C_ENDINGS[call.ending]] if call.ending in _C_ENDINGS else []),
+        "DO(dnnl_engine_create(&engine, dnnl_cpu, 0)); DO(dnnl_stream_create(&stream, engine, 1));",
+        'DO(dnnl_graph_op_create(&op, 0, dnnl_graph_op_%s, "dequantize"));' % kind,
+        *attributes,
+        "for (int i = 0; i <= %d; i++) {" % last,
+        "  DO(dnnl_graph_logical_tensor_init_with_dims(&t[i], i, of[i].type, of[i].rank, of[i].dims, "
+        "dnnl_graph_layout_type_strided, dnnl_graph_tensor_property_variable));",
+        "  DO(i < %d ? dnnl_graph_op_add_input(op, &t[i]) : dnnl_graph_op_add_output(op, &t[i]));" % last,
+        "  DO(dnnl_graph_tensor_create(&m[i], p[i] = &t[i], engine, of[i].data)); }",
+        "DO(dnnl_graph_graph_create(&graph, dnnl_cpu)); DO(dnnl_graph_add_op(graph, op));",
+        "DO(dnnl_graph_graph_finalize(graph)); DO(dnnl_graph_graph_filter(graph, dnnl_graph_partition_policy_fusion));",
+        "DO(dnnl_graph_graph_get_partitions(graph, 1, &part)); "
+        "DO(dnnl_graph_compiled_partition_create(&compiled, part));",
+        "DO(dnnl_graph_partition_compile(part, compiled, %d, p, 1, p + %d, engine));" % (last, last),
+        "DO(dnnl_graph_compiled_partition_execute(compiled, stream, %d, (void *)m, 1, (void *)(m + %d)));"
+        % (last, last),
+        "DO(dnnl_stream_wait(stream));",
+        *prints,
+    ]
+    lines = [
+        "#include <stdio.h>  // cc dequantize.c -ldnnl && ./a.out",
+        "#include <oneapi/dnnl/dnnl_graph.h>",
+        '#define DO(call) do { int s = call; if (s) return printf("status %d of %s\\n", s, #call); } while (0)',
+        "int main(void) {",
+        *("  " + line for line in body),
+        "}",
+    ]
+    return Program("c", lines) if len(lines) <= _MOST_LINES and max(map(len, lines)) <= 400 else None
+
+
+def _extents(shape: Tuple[int, ...]) -> str:
+    return ", ".join(map(str, shape)) or "0"
+
+
+def _parts(call: ShortCall) -> Tuple[List[str], str, Optional[List[str]]]:
+    """Roles of a program's tensors, dtype of the output, and attributes; None if C has no spelling."""
+    dynamic = call.contract.startswith("onednn/DynamicDequantize-")
+    roles = ["x", "scale", "zero_point"] if dynamic else ["x"]
+    if dynamic and "scale" not in call.tensors:  # a forbidden call
+        return roles, "float32", None
+    output = call.tensors["scale"].dtype if dynamic else "float32"
+    lines = []
+    for name in call.attributes:
+        value = call.attributes[name]
+        if name == "qtype" and value in ("per_tensor", "per_channel"):
+            lines.append(
+                'DO(dnnl_graph_op_set_attr_str(op, dnnl_graph_op_attr_qtype, "%s", %d));' % (value, len(str(value)))
+            )
+        elif name == "axis":
+            lines.append(
+                "DO(dnnl_graph_op_set_attr_s64(op, dnnl_graph_op_attr_axis, (int64_t[]){%d}, 1));" % int(value)
+            )
+        else:
+            return roles, output, None
+    for role, name, kind, spelled in (("scale", "scales", "f32", "float"), ("zero_point", "zps", "s64", "int64_t")):
+        if not dynamic and role in call.tensors:
+            tensor = call.tensors[role]
+            listed = "(%s[]){%s}, %d" % (spelled, _numbers(tensor), tensor.size)
+            lines.append("DO(dnnl_graph_op_set_attr_%s(op, dnnl_graph_op_attr_%s, %s));" % (kind, name, listed))
+    return roles, output, lines if output == "float32" else None
+
+
+def _numbers(tensor: Tensor) -> str:
+    """The values of a tensor as C spells them, with exactly its bits."""
+    values = tensor.codes.reshape(-1).view(tensor.dtype).tolist()
+    if tensor.dtype == "float32":
+        return ", ".join(_spelled_float(value) for value in values)
+    return ", ".join("-2147483647 - 1" if value == -(2**31) else str(value) for value in values)
+
+
+def _spelled_float(value: float) -> str:
+    if value != value or value in (float("inf"), float("-inf")):
+        return "0.0f / 0.0f" if value != value else "%s1.0f / 0.0f" % ("-" if value < 0 else "")
+    text = str(np.float32(value))
+    return text + ("f" if "." in text or "e" in text else ".0f")
 
 
 # -- the bench -------------------------------------------------------------------------------------------

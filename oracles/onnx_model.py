@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from xverify.core.call import BITS, Call, Tensor
 from xverify.core.moves import Node
@@ -174,12 +174,16 @@ def model_imports(constants: Sequence[str]) -> str:
     return "from onnx import TensorProto, ValueInfoProto, helper" + (", numpy_helper" if constants else "")
 
 
-def model_lines(call: ShortCall, constants: Sequence[str] = ()) -> List[str]:
+def model_lines(
+    call: ShortCall, constants: Sequence[str] = (), shapes: Optional[Mapping[str, Sequence[Optional[int]]]] = None
+) -> List[str]:
     """Lines of Python that make ``model`` with onnx.helper; tensors are arrays by their names.
 
     Args:
         constants: Roles of a lone call that are initializers.
+        shapes: The declared shapes of a lone call's inputs. By default an input has no shape.
     """
+    declared = shapes or {}
     if call.graph is not None:
         return _graph_lines(*call.graph)
     domain, version = _spelled_operator_set(call.contract)
@@ -188,7 +192,7 @@ def model_lines(call: ShortCall, constants: Sequence[str] = ()) -> List[str]:
         words["domain"] = spelled(domain)
     names = ", ".join('"%s"' % role for role in call.tensors)
     inputs = [
-        '    helper.make_tensor_value_info("%s", %s, None),' % (role, type_name(tensor.dtype))
+        '    helper.make_tensor_value_info("%s", %s, %s),' % (role, type_name(tensor.dtype), declared.get(role))
         for role, tensor in call.tensors.items()
         if role not in constants
     ]

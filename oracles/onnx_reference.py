@@ -12,6 +12,21 @@ from xverify.oracles.onnx_model import graph_bytes, graph_of, model_bytes, model
 from xverify.oracles.protocol import Loaded, Oracle, Path
 from xverify.oracles.short_form import ShortCall, ShortForm, feeds
 
+RELEASES = (
+    ("1.23.*", "ONNX 1.23, 2026-09"),
+    ("1.22.*", "ONNX 1.22, 2026-06"),
+    ("1.21.*", "ONNX 1.21, 2026-03"),
+    ("1.20.*", "ONNX 1.20, 2025-12"),
+    ("1.19.*", "ONNX 1.19, 2025-08"),
+    ("1.18.*", "ONNX 1.18, 2025-05"),
+    ("1.17.*", "ONNX 1.17, 2024-10"),
+    ("1.16.*", "ONNX 1.16, 2024-03"),
+    ("1.15.*", "ONNX 1.15, 2023-10"),
+    ("1.14.*", "ONNX 1.14, 2023-05"),
+    ("1.13.*", "ONNX 1.13, 2022-12"),
+)
+"""Minor releases and their months, by the upload of the first wheel to PyPI."""
+
 ORACLES = (
     Oracle(
         name="onnx-reference",
@@ -19,9 +34,10 @@ ORACLES = (
         claim="ONNX's editions, which come in the same package: onnx.defs.",
         distribution="onnx",
         contracts=("ai.onnx/*",),
-        ships=("ai.onnx/*",),
+        judged_by=("ai.onnx/*",),
         module=__name__,
         surrounded=(Path("graph", 1.0),),
+        releases=RELEASES,
     ),
 )
 

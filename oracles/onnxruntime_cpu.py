@@ -82,6 +82,29 @@ GRAPHS: Dict[str, Route] = {
 }
 """The paths of calls in surroundings, the least optimised first. Each call costs a session."""
 
+RELEASES = (
+    ("1.32.*", "ONNX Runtime 1.32, 2026-11"),
+    ("1.31.*", "ONNX Runtime 1.31, 2026-10"),
+    ("1.30.*", "ONNX Runtime 1.30, 2026-09"),
+    ("1.29.*", "ONNX Runtime 1.29, 2026-08"),
+    ("1.28.*", "ONNX Runtime 1.28, 2026-07"),
+    ("1.27.*", "ONNX Runtime 1.27, 2026-06"),
+    ("1.26.*", "ONNX Runtime 1.26, 2026-05"),
+    ("1.25.*", "ONNX Runtime 1.25, 2026-04"),
+    ("1.24.*", "ONNX Runtime 1.24, 2026-02"),
+    ("1.23.*", "ONNX Runtime 1.23, 2025-09"),
+    ("1.22.*", "ONNX Runtime 1.22, 2025-05"),
+    ("1.21.*", "ONNX Runtime 1.21, 2025-03"),
+    ("1.20.*", "ONNX Runtime 1.20, 2024-11"),
+    ("1.19.*", "ONNX Runtime 1.19, 2024-08"),
+    ("1.18.*", "ONNX Runtime 1.18, 2024-05"),
+    ("1.17.*", "ONNX Runtime 1.17, 2024-01"),
+    ("1.16.*", "ONNX Runtime 1.16, 2023-09"),
+    ("1.15.*", "ONNX Runtime 1.15, 2023-05"),
+    ("1.14.*", "ONNX Runtime 1.14, 2023-02"),
+)
+"""Minor releases and their months, by the upload of the first wheel to PyPI."""
+
 ORACLES = (
     Oracle(
         name="onnxruntime",
@@ -90,7 +113,7 @@ ORACLES = (
         timing=Timing("#0072B2", "^"),
         distribution="onnxruntime",
         contracts=("ai.onnx/*", "com.microsoft/*"),
-        ships=("ai.onnx/*", "com.microsoft/DequantizeLinear-1@installed"),
+        judged_by=("ai.onnx/*", "com.microsoft/DequantizeLinear-1@installed"),
         module=__name__,
         needs=("onnx",),
         paths=tuple(Path(name, way.share, PARALLEL if way.threads > 1 else 0) for name, way in ROUTES.items()),
@@ -101,6 +124,7 @@ ORACLES = (
             Setting("threads", "8", ("threads=8",)),
             Setting("denormals", "zero", ("denormals=zero",)),
         ),
+        releases=RELEASES,
     ),
 )
 

@@ -10,21 +10,23 @@ OpenVINO needs each input's rank, and for blocks its shape. Paths:
 
 A call in surroundings is a model of its own. OpenVINO always rewrites it.
 
-OpenVINO does not carry the ONNX texts, so no edition judges it: the report shows what it computes in each cell.
+OpenVINO imports ONNX models, so ONNX's edition for the opset of the model judges it. It refuses opsets and types that it does not
+support; reports show these refusals as gaps.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import replace
-from typing import Any, Dict, List, Mapping, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
 
 from xverify.core.call import BITS, Call, Outcome, Tensor, code_dtype
 from xverify.oracles.arrays import NUMPY_OWN, Array, answered, numpy_dtype, pack, to_array
-from xverify.oracles.onnx_model import graph_bytes, graph_of, model_bytes, structure
+from xverify.oracles.onnx_model import graph_bytes, graph_of, model_bytes, model_imports, model_lines, structure
 from xverify.oracles.protocol import Loaded, Oracle, Path, Setting
+from xverify.oracles.short_form import ShortCall, ShortForm, feeds, is_numpy
 
 STATIC = "shapes=static"
 CONSTANTS = "constants"
@@ -39,10 +41,12 @@ ORACLES = (
     Oracle(
         name="openvino",
         title="OpenVINO",
-        claim="Imports ONNX models, but the package carries no ONNX text: no edition judges it.",
+        claim="ONNX's edition for the opset of the model, and com.microsoft's: its ONNX front end lists both among the supported "
+        "operations (src/frontends/onnx/docs/supported_ops.md).",
         distribution="openvino",
         contracts=("ai.onnx/*", "com.microsoft/*"),
-        ships=(),
+        judged_by=("ai.onnx/*", "com.microsoft/DequantizeLinear-1@installed"),
+        carries_texts=False,
         module=__name__,
         needs=("onnx",),
         paths=(Path("", 0.1), Path(FLOAT32, 0.1), Path(CONSTANTS, 0.02), Path(STATIC, 0.02)),
@@ -164,3 +168,23 @@ def load(*properties: str) -> Loaded:
 
 def _shapes_known(call: Call, path: str) -> bool:
     return path in (STATIC, CONSTANTS) or bool(call.attributes.get("block_size"))
+
+
+# -- short scripts ---------------------------------------------------------------------------------------
+
+
+def short_form(call: ShortCall) -> Optional[ShortForm]:
+    """The model, compiled with the path's settings. None for types that NumPy lacks."""
+    if not is_numpy(call.out_dtype) or not all(is_numpy(tensor.dtype) for tensor in call.tensors.values()):
+        return None
+    constants = [name for name in call.tensors if name != "x"] if call.options == CONSTANTS else []
+    if call.graph is not None:
+        constants = list(call.graph[1].constants)
+    # OpenVINO needs the rank of each input, and for blocks its extents.
+    known = call.options in (STATIC, CONSTANTS) or bool(call.attributes.get("block_size"))
+    shapes = {name: [extent if known else None for extent in tensor.shape] for name, tensor in call.tensors.items()}
+    lines = [*model_lines(call, constants, shapes), "model = ov.Core().read_model(model.SerializeToString())"]
+    hint = ', {"INFERENCE_PRECISION_HINT": "f32"}' if FLOAT32 in call.options else ""
+    fed = feeds([name for name in call.tensors if name not in constants])
+    lines += ['y = ov.compile_model(model, "CPU"%s)(%s)[0]' % (hint, fed)]
+    return ShortForm([model_imports(constants), "import openvino as ov"], lines, copies=True)

@@ -86,10 +86,11 @@ class Oracle:
     contracts: Tuple[str, ...]
     """Glob patterns of the editions that it answers."""
 
-    ships: Tuple[str, ...]
-    """Glob patterns of the editions whose text the installed package contains.
+    judged_by: Tuple[str, ...]
+    """Glob patterns of the editions that judge it: those whose text it ships, or that it claims to implement (`claim`).
 
-    Only these editions can produce violations. Under others, results are compared but not judged.
+    Only these editions can produce violations. Where results differ from another edition that it answers, the finding is
+    "not followed".
     """
 
     module: str
@@ -107,7 +108,19 @@ class Oracle:
     """The name in prose; "" for `name`."""
 
     claim: str = ""
-    """The documents that it claims to implement, and where it says so."""
+    """The documents that it claims to implement, and the source of the claim. Reports show it."""
+
+    carries_texts: bool = True
+    """True if each version is judged only by the editions whose text its own package contains.
+
+    False if the package contains no text. Then `judged_by` holds for each version.
+    """
+
+    releases: Tuple[Tuple[str, str], ...] = ()
+    """Glob patterns of versions, each with the release as upstream names it and its month: "oneDNN v3.2, 2023-06".
+
+    The first pattern that matches counts. Calendar versions such as 2025.2.0 need no entry.
+    """
 
     timing: Optional[Timing] = None
     """The settings of the bench. None: the bench leaves it out."""
@@ -128,7 +141,7 @@ class Oracle:
     """Names of clauses that its interface cannot violate. It gets no calls that violate them."""
 
     surrounded: Tuple[Path, ...] = ()
-    """Its paths for calls in surroundings (`Call.around`), the least optimised first, each with its share.
+    """Its paths for calls in surroundings (`Call.around`), each with its share: the least optimised first, the default one last.
 
     Without paths it gets no such calls.
     """
@@ -145,6 +158,9 @@ class Oracle:
     environment: Tuple[Tuple[str, str], ...] = ()
     """Environment variables that its worker sets before it imports any module of xverify."""
 
+    only_with: str = ""
+    """An instruction set, by its name in Linux. A sweep without names leaves the implementation out on other processors."""
+
     varies: Tuple[Setting, ...] = ()
     """Further settings in which it can run."""
 
@@ -153,6 +169,19 @@ class Oracle:
 
     setting: Optional[Setting] = None
     """The setting of a variant."""
+
+    family: str = ""
+    """The implementation whose kernels it runs, "" for its own. One fix of these kernels changes all front ends."""
+
+    @property
+    def kernels(self) -> str:
+        """The implementation whose kernels it runs, without a version."""
+        return self.family or (self.variant_of or self.name).partition("==")[0].partition("@")[0]
+
+    @property
+    def in_house(self) -> bool:
+        """True for code of xverify itself, which says nothing about how others read a text."""
+        return self.distribution == "xverify"
 
 
 def version_of(distribution: str) -> Optional[str]:

@@ -96,14 +96,14 @@ def watched(invoke: Function) -> Answer:
 def arguments(call: Call, arrays: Dict[str, Array]) -> Tuple[List[Array], Dict[str, Any]]:
     """A call's positional arguments (its tensors) and keywords (its attributes, by the signatures' names).
 
-    An absent axis of com.microsoft becomes None, which is not the signature's default. So does TensorFlow's -1.
+    An absent axis becomes None in editions where that means per tensor, as the signature's default is 1. So does TensorFlow's -1.
     """
     keywords: Dict[str, Any] = dict(call.attributes)
     for name in ("output_dtype", "dtype"):
         if name in keywords:
             keywords["out_dtype"] = numpy_dtype(keywords.pop(name))
     family = call.contract.partition("/")[0]
-    if family == "com.microsoft":
+    if family in ("com.microsoft", "litert") or call.contract.startswith("pytorch/Tensor.dequantize@"):
         keywords.setdefault("axis", None)
     elif family == "tensorflow" and keywords.get("axis") == -1:
         keywords["axis"] = None

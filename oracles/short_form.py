@@ -1,7 +1,8 @@
 """Short scripts for people: the lines of Python that make one call.
 
-A module of an oracle may define ``short_form(call: ShortCall) -> Optional[ShortForm]``. `xverify.report.short_script` adds
-the operands before its lines and the prints after them. None: there is no short way to make this call.
+A module of an oracle may define ``short_form(call: ShortCall) -> Union[ShortForm, Program, None]``.
+`xverify.report.short_script` adds the operands before the lines of a `ShortForm`, and the prints after them. A `Program` is
+complete. None: there is no short way to make this call.
 """
 
 from __future__ import annotations
@@ -37,6 +38,12 @@ class ShortCall:
     graph: Optional[Tuple[Call, Graph]] = None
     """The lone call and its graph, for a call in surroundings."""
 
+    ending: str = ""
+    """The ending that a reader must expect: "crash", "hang", "refusal"; "" if the call gives a result."""
+
+    shown: Tuple[Tuple[Tuple[int, ...], str], ...] = ()
+    """The elements of the result that a program prints: index, and the results that are allowed."""
+
 
 @dataclass(frozen=True)
 class ShortForm:
@@ -59,6 +66,16 @@ class ShortForm:
 
     copies: bool = False
     """True if the framework copies its operands, so that their layout in memory does not matter."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A whole program in another language than Python."""
+
+    language: str
+    """The language of its code block in Markdown."""
+
+    lines: List[str]
 
 
 def is_numpy(dtype: str) -> bool:
@@ -106,7 +123,7 @@ def kernel_call(
         if words.pop(name, "").strip('"') in BITS:
             dtype = str(call.attributes[name])
             words["out_dtype"] = ("np.%s" if is_numpy(dtype) else "ml_dtypes.%s") % dtype
-    if call.contract.startswith("com.microsoft/"):
+    if call.contract.startswith(("com.microsoft/", "litert/", "pytorch/Tensor.dequantize@")):
         words.setdefault("axis", "None")
     if call.contract.startswith("tensorflow/") and words.get("axis") == "-1":
         words["axis"] = "None"

@@ -23,20 +23,51 @@ KERNELS = tuple(
 )
 """The settings of kernels, TensorFlow's own or oneDNN's.
 
-Without this variable TensorFlow chooses by the processor.
+Without this variable TensorFlow chooses by the processor. With AVX-512 it takes oneDNN's kernels, which lack qint32. So a default
+sweep also asks its own kernels there.
 """
+
+RELEASES = (
+    ("2.21.*", "TensorFlow 2.21, 2026-03"),
+    ("2.20.*", "TensorFlow 2.20, 2025-08"),
+    ("2.19.*", "TensorFlow 2.19, 2025-03"),
+    ("2.18.*", "TensorFlow 2.18, 2024-10"),
+    ("2.17.*", "TensorFlow 2.17, 2024-07"),
+    ("2.16.*", "TensorFlow 2.16, 2024-03"),
+    ("2.15.*", "TensorFlow 2.15, 2023-11"),
+    ("2.14.*", "TensorFlow 2.14, 2023-09"),
+    ("2.13.*", "TensorFlow 2.13, 2023-07"),
+    ("2.12.*", "TensorFlow 2.12, 2023-03"),
+)
+"""Minor releases and their months, by the upload of the first wheel to PyPI."""
+
+CLAIM = "The docstring of tf.quantization.dequantize, read from the installed package."
 
 ORACLES = (
     Oracle(
         name="tensorflow",
         title="TensorFlow",
-        claim="The docstring of tf.quantization.dequantize, read from the installed package.",
+        claim=CLAIM,
         timing=Timing("#009E73", "D"),
         distribution="tensorflow-cpu",
         contracts=("tensorflow/*",),
-        ships=("tensorflow/Dequantize@installed",),
+        judged_by=("tensorflow/Dequantize@installed",),
         module=__name__,
         varies=(*THREADS, *KERNELS),
+        releases=RELEASES,
+    ),
+    Oracle(
+        name="tensorflow-own-kernels",
+        title="TensorFlow without oneDNN",
+        claim=CLAIM,
+        distribution="tensorflow-cpu",
+        contracts=("tensorflow/*",),
+        judged_by=("tensorflow/Dequantize@installed",),
+        module=__name__,
+        environment=KERNELS[0].environment,
+        family="tensorflow",
+        only_with="avx512f",
+        releases=RELEASES,
     ),
 )
 

@@ -18,8 +18,10 @@ from xverify.oracles.arrays import answered, hand_out, to_array
 from xverify.oracles.protocol import Loaded, Oracle, Path, Setting
 from xverify.oracles.short_form import ShortCall, ShortForm
 from xverify.oracles.tensorflow_eager import (
+    CLAIM,
     KERNELS,
     QUANTIZED_TYPES,
+    RELEASES,
     SHORT_IMPORTS,
     THREADS,
     attributes_of,
@@ -49,11 +51,12 @@ XLA_ISAS = ("SSE4_2", "AVX2", "AVX512")
 ORACLES = (
     Oracle(
         name="tensorflow-function",
+        family="tensorflow",
         title="TensorFlow (tf.function)",
-        claim="The docstring of tf.quantization.dequantize, read from the installed package.",
+        claim=CLAIM,
         distribution="tensorflow-cpu",
         contracts=("tensorflow/*",),
-        ships=("tensorflow/Dequantize@installed",),
+        judged_by=("tensorflow/Dequantize@installed",),
         module=__name__,
         load="load_function",
         paths=(Path("", 0.2), Path(UNKNOWN, 0.05), Path(STATIC, 0.02), Path(CONSTANT, 0.02)),
@@ -67,14 +70,15 @@ ORACLES = (
             )
         ),
         varies=(*THREADS, *KERNELS),
+        releases=RELEASES,
     ),
     Oracle(
         name="tensorflow-xla",
         title="TensorFlow (XLA)",
-        claim="The docstring of tf.quantization.dequantize, read from the installed package.",
+        claim=CLAIM,
         distribution="tensorflow-cpu",
         contracts=("tensorflow/*",),
-        ships=("tensorflow/Dequantize@installed",),
+        judged_by=("tensorflow/Dequantize@installed",),
         module=__name__,
         load="load_xla",
         paths=(Path("", 0.1),),
@@ -83,6 +87,7 @@ ORACLES = (
             *(Setting("isa", isa, environment=(("XLA_FLAGS", "--xla_cpu_max_isa=" + isa),)) for isa in XLA_ISAS),
             *THREADS,
         ),
+        releases=RELEASES,
     ),
 )
 

@@ -1,20 +1,14 @@
-"""PyTorch on the CPU: two implementations, for those of ONNX's calls that have a counterpart.
+"""PyTorch on the CPU: the operators of ``torch.ops.quantized_decomposed``, and ``Tensor.dequantize``.
 
-The path "" is ``torch.ops.quantized_decomposed``, which `torch.export` puts into graphs:
+The editions ``pytorch/*`` have one operator each:
 
-- per tensor (the scale is a scalar): dequantize_per_tensor, with a Python float and an int;
-- per axis: dequantize_per_channel;
-- blocks along the last of two axes: dequantize_per_channel_group.
+- dequantize_per_tensor: scale and zero point are a Python float and an int;
+- dequantize_per_channel: the zero points are int64, as PyTorch's quantizers make them;
+- dequantize_per_channel_group: scales and zero points are 1-D, and the zero points int32, as its text says;
+- Tensor.dequantize: a tensor of quantized type over the same integers. Its scales are doubles, and its zero points int64.
 
-Scales have the call's type. Zero points are int64, as PyTorch's quantizers make them, and int32 for groups, as its document
-says. An absent zero point is 0 per tensor, else None. The output type is the scale's, or ``output_dtype``.
-
-The path "quantized tensor" is ``dequantize()`` of a tensor of quantized type over the same integers. Its scales are doubles,
-its zero points int64, its result float32.
-
-A call without counterpart raises NotImplementedError: types that PyTorch lacks, other blocks, edition 10's calls with a scale
-that is no scalar. No text that comes with PyTorch is an edition of ONNX's operator, so none judges it. The report shows what
-it computes in each cell.
+A call that the operator cannot express raises NotImplementedError: types that PyTorch lacks, a scale of several numbers for
+dequantize_per_tensor, an argument that the operator lacks.
 """
 
 from __future__ import annotations
@@ -22,33 +16,53 @@ from __future__ import annotations
 import os
 import warnings
 from functools import partial
-from typing import Any, Dict, List, Optional, Union
+from typing import Any, Dict, List, Optional, Tuple, Union
 
 import numpy as np
 
 from xverify.core.call import BITS, Call, Outcome, Tensor, code_dtype
 from xverify.oracles.arrays import Array, answered, hand_out, numpy_dtype
-from xverify.oracles.protocol import Loaded, Oracle, Path, Setting
+from xverify.oracles.protocol import Loaded, Oracle, Setting
+from xverify.oracles.short_form import ShortCall, ShortForm
 from xverify.oracles.timing import Problem, Solve, Timing, Way
 
-QUANTIZED_TENSOR = "quantized tensor"
+RELEASES = (
+    ("2.15.*", "PyTorch 2.15, 2026-10"),
+    ("2.14.*", "PyTorch 2.14, 2026-09"),
+    ("2.13.*", "PyTorch 2.13, 2026-07"),
+    ("2.12.*", "PyTorch 2.12, 2026-05"),
+    ("2.11.*", "PyTorch 2.11, 2026-03"),
+    ("2.10.*", "PyTorch 2.10, 2026-01"),
+    ("2.9.*", "PyTorch 2.9, 2025-10"),
+    ("2.8.*", "PyTorch 2.8, 2025-08"),
+    ("2.7.*", "PyTorch 2.7, 2025-04"),
+    ("2.6.*", "PyTorch 2.6, 2025-01"),
+    ("2.5.*", "PyTorch 2.5, 2024-10"),
+    ("2.4.*", "PyTorch 2.4, 2024-07"),
+    ("2.3.*", "PyTorch 2.3, 2024-04"),
+    ("2.2.*", "PyTorch 2.2, 2024-01"),
+    ("2.1.*", "PyTorch 2.1, 2023-10"),
+    ("2.0.*", "PyTorch 2.0, 2023-03"),
+)
+"""Minor releases and their months, by the upload of the first wheel to PyPI."""
 
 ORACLES = (
     Oracle(
         name="torch",
         title="PyTorch",
-        claim="The docstrings of PyTorch's operators, which are no edition of ONNX's operator: no edition judges it.",
+        claim="The docstrings and schemas of its own operators, in the installed package: "
+        "torch/ao/quantization/fx/_decomposed.py, torch/_torch_docs.py and torch/_tensor_docs.py.",
         timing=Timing("#CC79A7", "P", environment=(("OMP_NUM_THREADS", "{threads}"),)),
         distribution="torch",
-        contracts=("ai.onnx/*",),
-        ships=(),
+        contracts=("pytorch/*",),
+        judged_by=("pytorch/*",),
         module=__name__,
-        paths=(Path("", 1.0), Path(QUANTIZED_TENSOR, 1.0)),
         varies=(
             *(Setting("isa", isa, environment=(("ATEN_CPU_CAPABILITY", isa),)) for isa in ("default", "avx2")),
             Setting("threads", "4", environment=(("OMP_NUM_THREADS", "4"),)),
             Setting("denormals", "zero", ("denormals=zero",)),
         ),
+        releases=RELEASES,
     ),
 )
 
@@ -85,21 +99,11 @@ def load(*settings: str) -> Loaded:
             warnings.simplefilter("ignore")  # read-only memory
             return torch.from_numpy(codes).view(type_of(dtype))
 
-    def granularity(call: Call) -> str:
-        x, scale = call.tensors["x"], call.tensors["scale"]
-        block = int(call.attributes.get("block_size", 0))
-        if block == 0 and scale.shape == ():
-            return "tensor"
-        if block == 0 and len(scale.shape) == 1 and not call.contract.endswith("-10"):
-            return "channel"
-        last = int(call.attributes.get("axis", 1)) in (1, -1)
-        if block and last and len(x.shape) == 2 and scale.shape == (x.shape[0], -(-x.shape[1] // block)):
-            return "group"
-        raise NotImplementedError("PyTorch has no call for a scale of shape %s here" % (scale.shape,))
-
-    def axis_of(call: Call) -> int:
-        axis, rank = int(call.attributes.get("axis", 1)), len(call.tensors["x"].shape)
-        return axis + rank if -rank <= axis < 0 else axis
+    def checked(call: Call, *arguments: str) -> None:
+        """Raise NotImplementedError for an attribute that the operator has no argument for."""
+        for name in call.attributes:
+            if name not in arguments:
+                raise NotImplementedError("the operator has no argument for %s" % (name,))
 
     def to(operator: Any, output: Any) -> Dict[str, Any]:
         """The keyword for the output type. The operators of older releases lack it, and return float32."""
@@ -109,48 +113,126 @@ def load(*settings: str) -> Loaded:
             raise NotImplementedError("this release's operator gives float32 only, not %s" % (output,))
         return {"out_dtype": output}
 
-    def whole(zero_point: Optional[Any]) -> int:
-        value = 0 if zero_point is None else zero_point.reshape(()).float().item()
+    def number(tensor: Optional[Any]) -> Any:
+        """The only number of a tensor."""
+        if tensor is None or tensor.shape != ():
+            raise NotImplementedError("the operator takes one number")
+        return tensor.item()
+
+    def whole(tensor: Optional[Any]) -> int:
+        value = number(tensor)
         if value != value or int(value) != value:
             raise NotImplementedError("PyTorch takes a whole number as zero point, not %s" % (value,))
         return int(value)
 
-    def decomposed(call: Call, x: Any, scale: Any, zero_point: Optional[Any]) -> Any:
-        limits = torch.iinfo(x.dtype) if not x.dtype.is_floating_point else torch.finfo(x.dtype)
-        bounds = (int(limits.min), int(limits.max), x.dtype)
-        output = type_of(str(call.attributes.get("output_dtype", call.tensors["scale"].dtype)))
-        kind = granularity(call)
-        if kind == "tensor":
-            operator = operators.dequantize_per_tensor
-            return operator(x, scale.item(), whole(zero_point), *bounds, **to(operator, output))
-        if kind == "channel":
-            zeros = None if zero_point is None else zero_point.to(torch.int64)
-            operator = operators.dequantize_per_channel
-            return operator(x, scale, zeros, axis_of(call), *bounds, **to(operator, output))
-        zeros = None if zero_point is None else zero_point.to(torch.int32)
-        block = int(call.attributes["block_size"])
-        return operators.dequantize_per_channel_group(x, scale, zeros, *bounds, block, output)
+    def bounds(x: Any) -> Tuple[int, int, Any]:
+        limits = torch.finfo(x.dtype) if x.dtype.is_floating_point else torch.iinfo(x.dtype)
+        return int(limits.min), int(limits.max), x.dtype
+
+    def output_of(call: Call) -> Any:
+        return type_of(str(call.attributes.get("output_dtype", "float32")))
+
+    def axis_of(call: Call) -> int:
+        if "axis" not in call.attributes:
+            raise NotImplementedError("the operator takes an axis")
+        return int(call.attributes["axis"])
+
+    def per_tensor(call: Call, x: Any, scale: Any, zero_point: Optional[Any]) -> Any:
+        checked(call, "output_dtype")
+        operator = operators.dequantize_per_tensor
+        return operator(x, number(scale), whole(zero_point), *bounds(x), **to(operator, output_of(call)))
+
+    def per_channel(call: Call, x: Any, scale: Any, zero_point: Optional[Any]) -> Any:
+        checked(call, "axis", "output_dtype")
+        operator, zeros = operators.dequantize_per_channel, None if zero_point is None else zero_point.to(torch.int64)
+        return operator(x, scale, zeros, axis_of(call), *bounds(x), **to(operator, output_of(call)))
+
+    def per_channel_group(call: Call, x: Any, scale: Any, zero_point: Optional[Any]) -> Any:
+        checked(call, "block_size", "output_dtype")
+        if "block_size" not in call.attributes:
+            raise NotImplementedError("the operator takes a group size")
+        size = int(call.attributes["block_size"])
+        expected = (x.shape[0], -(-x.shape[-1] // size)) if size > 0 and x.dim() == 2 else ()
+        for parameter in (scale,) if zero_point is None else (scale, zero_point):
+            if expected and tuple(parameter.shape) != expected and parameter.numel() == expected[0] * expected[1]:
+                raise NotImplementedError("the operator takes a list, without a shape %s" % (tuple(parameter.shape),))
+        zeros = None if zero_point is None else zero_point.to(torch.int32).reshape(-1)
+        return operators.dequantize_per_channel_group(x, scale.reshape(-1), zeros, *bounds(x), size, output_of(call))
 
     def of_quantized_type(call: Call, x: Any, scale: Any, zero_point: Optional[Any]) -> Any:
-        dtype, kind = call.tensors["x"].dtype, granularity(call)
-        output = call.attributes.get("output_dtype", call.tensors["scale"].dtype)
-        if dtype not in quantized or kind == "group" or output != "float32":
-            raise NotImplementedError("PyTorch has no quantized tensor of %s for %s, by %s" % (dtype, output, kind))
-        if kind == "tensor":
-            return torch._make_per_tensor_quantized_tensor(x, scale.item(), whole(zero_point)).dequantize()
-        zeros = torch.zeros(scale.shape, dtype=torch.int64) if zero_point is None else zero_point.to(torch.int64)
+        checked(call, "axis")
+        if call.tensors["x"].dtype not in quantized or zero_point is None:
+            raise NotImplementedError("PyTorch has no quantized tensor of %s" % (x.dtype,))
+        if "axis" not in call.attributes:
+            return torch._make_per_tensor_quantized_tensor(x, number(scale), whole(zero_point)).dequantize()
+        zeros = zero_point.to(torch.int64)
         return torch._make_per_channel_quantized_tensor(x, scale.double(), zeros, axis_of(call)).dequantize()
+
+    functions = {
+        "dequantize_per_tensor": per_tensor,
+        "dequantize_per_channel": per_channel,
+        "dequantize_per_channel_group": per_channel_group,
+        "Tensor.dequantize": of_quantized_type,
+    }
 
     def answer(call: Call, path: str) -> Union[Tensor, Outcome]:
         arrays = hand_out(call)
         x, scale = (viewed(arrays[role], call.tensors[role].dtype) for role in ("x", "scale"))
         zero_point = viewed(arrays["zero_point"], call.tensors["zero_point"].dtype) if "zero_point" in arrays else None
-        y = (of_quantized_type if path == QUANTIZED_TENSOR else decomposed)(call, x, scale, zero_point)
+        operator = call.contract.partition("/")[2].partition("@")[0]
+        y = functions[operator](call, x, scale, zero_point)
         dtype = str(y.dtype).rpartition(".")[2]
         codes = y.contiguous().view(getattr(torch, code_dtype(dtype).name)).numpy()
         return answered(codes.view(numpy_dtype(dtype)), call, arrays)
 
     return Loaded(answer)
+
+
+SHORT_IMPORTS = ["import torch", "import torch.ao.quantization.fx._decomposed  # defines quantized_decomposed"]
+
+
+def short_form(call: ShortCall) -> Optional[ShortForm]:
+    """A call of the operator. None where the operator cannot express it."""
+    operator, x = call.contract.partition("/")[2].partition("@")[0], call.tensors["x"].dtype
+    in_operator, zero = operator != "Tensor.dequantize", "zero_point" in call.tensors
+    if x in _BELOW_A_BYTE or (operator != "dequantize_per_tensor" and call.tensors["scale"].dtype != "float32"):
+        return None
+    modules: Tuple[str, ...] = ()
+    lines = ["info = torch.%sinfo(torch.%s)" % ("f" if "float" in x else "i", x)] if in_operator else []
+    limits = "int(info.min), int(info.max), torch.%s" % x
+    data = "torch.from_numpy(x.view(np.uint8)).view(torch.%s)" % x if "float8" in x else "torch.from_numpy(x)"
+    out = str(call.attributes.get("output_dtype", "float32"))
+    if operator == "dequantize_per_tensor" and zero:
+        words = "" if out == "float32" else ", out_dtype=torch.%s" % out
+        arguments = "%s, float(scale), int(zero_point), %s%s" % (data, limits, words)
+    elif operator == "dequantize_per_channel" and "axis" in call.attributes:
+        zeros = "torch.from_numpy(zero_point).long()" if zero else "None"
+        words = "" if out == "float32" else ", out_dtype=torch.%s" % out
+        arguments = "%s, torch.from_numpy(scale), %s, %d, %s%s" % (
+            data,
+            zeros,
+            int(call.attributes["axis"]),
+            limits,
+            words,
+        )
+    elif operator == "dequantize_per_channel_group" and "block_size" in call.attributes:
+        zeros = "torch.from_numpy(zero_point.ravel()).int()" if zero else "None"
+        end = "%s, %d, torch.%s" % (limits, int(call.attributes["block_size"]), out)
+        arguments = "%s, torch.from_numpy(scale.ravel()), %s, %s" % (data, zeros, end)
+    elif operator == "Tensor.dequantize" and zero:
+        made, end = "tensor", "float(scale), int(zero_point)"
+        if "axis" in call.attributes:
+            made, axis = "channel", int(call.attributes["axis"])
+            end = "torch.from_numpy(scale).double(), torch.from_numpy(zero_point).long(), %d" % axis
+        lines.append("quantized = torch._make_per_%s_quantized_tensor(%s, %s)" % (made, data, end))
+        return ShortForm(["import torch"], [*lines, "y = quantized.dequantize().numpy()"])
+    else:
+        return None
+    result = "torch.ops.quantized_decomposed.%s(%s)" % (operator, arguments)
+    if call.out_dtype == "bfloat16":
+        modules, result = ("ml_dtypes",), result + ".view(torch.int16)"
+    last = "y = %s.numpy()%s" % (result, ".view(ml_dtypes.bfloat16)" if modules else "")
+    return ShortForm(SHORT_IMPORTS, [*lines, last], modules)
 
 
 # -- the bench -------------------------------------------------------------------------------------------

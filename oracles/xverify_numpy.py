@@ -34,7 +34,7 @@ ORACLES = tuple(
         timing=TIMINGS[backend],
         distribution="xverify",
         contracts=("*",),
-        ships=("*",),
+        judged_by=("*",),
         module=__name__,
         role="kernel",
         arguments=(backend,),
@@ -70,8 +70,10 @@ def _invoke(backend: str, option: str) -> Callable[[Call, dict[str, Any]], Any]:
     functions: dict[str, Callable[..., Any]] = {
         "ai.onnx": xverify.dequantize_linear,
         "com.microsoft": xverify.dequantize_linear,
-        "tensorflow": xverify.dequantize_range,
+        "litert": xverify.dequantize_linear,
         "onednn": xverify.dynamic_dequantize,
+        "pytorch": xverify.dequantize_linear,
+        "tensorflow": xverify.dequantize_range,
     }
 
     def invoke(call: Call, arrays: dict[str, Any]) -> Any:

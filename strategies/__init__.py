@@ -8,13 +8,14 @@ from xverify.strategies.calls import calls, invalid_calls, unspecified_calls
 from xverify.strategies.invalid_calls import breakable, openable, opened, spoiled
 from xverify.strategies.smaller import smaller_calls
 from xverify.strategies.structures import build
-from xverify.strategies.walk import simplest, walk
+from xverify.strategies.walk import official_calls, simplest, walk
 
 __all__ = [
     "breakable",
     "build",
     "calls",
     "invalid_calls",
+    "official_calls",
     "openable",
     "opened",
     "simplest",

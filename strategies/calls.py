@@ -23,9 +23,12 @@ MOST_VALUES = 4096
 
 
 @st.composite
-def shapes(draw: DrawFn) -> tuple[int, ...]:
-    """Shapes of rank 0 to 6 with at most 4 096 elements. Extents near vector widths are frequent."""
-    rank = draw(st.integers(0, 6))
+def shapes(draw: DrawFn, ranks: tuple[int, ...] = ()) -> tuple[int, ...]:
+    """Shapes of some ranks, else of rank 0 to 6, with at most 4 096 elements.
+
+    Extents near vector widths are frequent.
+    """
+    rank = draw(st.sampled_from(ranks) if ranks else st.integers(0, 6))
     shape: list[int] = []
     room = MOST_VALUES
     for _ in range(rank):
@@ -46,7 +49,7 @@ def linear_structures(draw: DrawFn, contract: Contract) -> Linear:
     x_dtype = draw(st.sampled_from(domain.x_dtypes))
     scale, out = draw(st.sampled_from(walk.scale_outputs(domain)))
     zero_point = draw(st.sampled_from(walk.zero_point_choices(domain, x_dtype)))
-    shape = draw(shapes())
+    shape = draw(shapes(domain.ranks))
     fitting = [g for g in domain.granularities if walk.fits(contract, g, shape)]
     assume(fitting)
     granularity = draw(st.sampled_from(fitting))

@@ -13,7 +13,7 @@ import numpy as np
 
 from xverify.contracts.model import Contract
 from xverify.core.call import BITS, Call, Tensor, code_dtype
-from xverify.core.dtypes import encode, tensor
+from xverify.core.dtypes import FLOATS, INTEGERS, encode, tensor
 from xverify.strategies.limits import block_size_of
 
 Generator = np.random.Generator
@@ -99,6 +99,14 @@ def _granularity(contract: Contract, call: Call, rng: Generator) -> Call | None:
 def _axis_range(contract: Contract, call: Call, rng: Generator) -> Call | None:
     rank = len(call.data.shape)
     return _set(call, axis=int(rng.choice([rank, -rank - 1, rank + 1, 2**31 - 1, -(2**31), 2**40])))
+
+
+def _axis_required(contract: Contract, call: Call, rng: Generator) -> Call | None:
+    return replace(call, attributes={name: value for name, value in call.attributes.items() if name != "axis"})
+
+
+def _rank(contract: Contract, call: Call, rng: Generator) -> Call | None:
+    return _with(call, x=Tensor(call.data.dtype, call.data.codes[np.newaxis]))
 
 
 def _block_size(contract: Contract, call: Call, rng: Generator) -> Call | None:
@@ -202,6 +210,7 @@ BREAKERS: Mapping[str, Change] = {
     "scale-type": _scale_type,
     "scales-type": _scale_type,
     "zero-point-type": _zero_point_type,
+    "zero-point-range": _zero_point_type,
     "zps-type": _zero_point_type,
     "zero-point-shape": _zero_point_shape,
     "zps-shape": _zero_point_shape,
@@ -209,6 +218,8 @@ BREAKERS: Mapping[str, Change] = {
     "granularity": _granularity,
     "scales-shape": _scales_shape,
     "axis-range": _axis_range,
+    "axis-required": _axis_required,
+    "rank": _rank,
     "block-size": _block_size,
     "block-shape": _block_shape,
     "output-type": _output_type,
@@ -233,6 +244,12 @@ def _nonzero_int32(contract: Contract, call: Call, rng: Generator) -> Call | Non
 
 def _shape_1(contract: Contract, call: Call, rng: Generator) -> Call | None:
     return _parameters(call, (1,)) if call.tensors["scale"].shape == () else None
+
+
+def _shape_1_zero_point(contract: Contract, call: Call, rng: Generator) -> Call | None:
+    if "zero_point" not in call.tensors or call.tensors["scale"].shape != ():
+        return None
+    return _with(call, zero_point=_resized(call.tensors["zero_point"], (1,)))
 
 
 def _rank_1(contract: Contract, call: Call, rng: Generator) -> Call | None:
@@ -296,6 +313,41 @@ def _int32_overflow(contract: Contract, call: Call, rng: Generator) -> Call | No
     return _with(call, zero_point=tensor("int32", np.full(zero_point.shape, -(2**31))))
 
 
+def _other_integer(contract: Contract, call: Call, rng: Generator) -> Call | None:
+    dtype = str(rng.choice([dtype for dtype in INTEGERS if dtype not in contract.domain.x_dtypes]))
+    roles = [role for role in ("x", "zero_point") if role in call.tensors]
+    return _with(call, **{role: _retyped(call.tensors[role], dtype, rng) for role in roles})
+
+
+def _odd_scale(contract: Contract, call: Call, rng: Generator) -> Call | None:
+    scale = call.tensors["scale"]
+    number = float(rng.choice([-0.5, 0.0, -0.0, 1e-39, np.inf, -np.inf, np.nan]))
+    return _with(call, scale=tensor(scale.dtype, np.full(scale.shape, number)))
+
+
+def _other_scale(contract: Contract, call: Call, rng: Generator) -> Call | None:
+    dtype = str(rng.choice([dtype for dtype in FLOATS if dtype not in contract.domain.scale_dtypes]))
+    return _with(call, scale=tensor(dtype, np.full(call.tensors["scale"].shape, 0.5)))
+
+
+def _other_zero_point(contract: Contract, call: Call, rng: Generator) -> Call | None:
+    zero_point = call.tensors.get("zero_point")
+    if zero_point is None:
+        return None
+    dtype = str(
+        rng.choice([dtype for dtype in INTEGERS if dtype not in contract.domain.zero_points_for(call.data.dtype)])
+    )
+    return _with(call, zero_point=_retyped(zero_point, dtype, rng))
+
+
+def _other_output(contract: Contract, call: Call, rng: Generator) -> Call | None:
+    return _set(call, output_dtype=str(rng.choice(["float64", "int32", "float8_e4m3fn"])))
+
+
+def _groups_of_one(contract: Contract, call: Call, rng: Generator) -> Call | None:
+    return _set(_parameters(call, call.data.shape), block_size=1)
+
+
 def _scales_rank(contract: Contract, call: Call, rng: Generator) -> Call | None:
     shape = call.tensors["scale"].shape
     return _parameters(call, () if shape == (1,) and rng.integers(2) else (*shape, 1))
@@ -316,8 +368,16 @@ def _range_order(contract: Contract, call: Call, rng: Generator) -> Call | None:
 
 
 OPENERS: Mapping[str, Change] = {
+    "data-type": _other_integer,
+    "scale-value": _odd_scale,
+    "scale-dtype": _other_scale,
+    "zero-point-dtype": _other_zero_point,
+    "output-dtype": _other_output,
+    "arguments": _attributes,
+    "block-size-1": _groups_of_one,
     "int32-zero-point": _nonzero_int32,
     "shape-1-scale": _shape_1,
+    "shape-1-zero-point": _shape_1_zero_point,
     "rank-1": _rank_1,
     "block-size-unused": _block_size_unused,
     "blocked-empty-axis": _blocked_empty,

@@ -107,6 +107,8 @@ def axes(domain: Domain, granularity: str, shape: tuple[int, ...]) -> tuple[int 
             if "axis" in domain.attributes and domain.default_axis == 1 and not _qtype(domain)
             else (None,)
         )
+    if "axis" not in domain.attributes:
+        return (None,)
     usable = [axis for axis, extent in enumerate(shape) if extent or granularity != "blocked"]
     choices: list[int | None] = [*usable]
     if domain.default_axis is not None:
@@ -137,12 +139,27 @@ def least_block(shape: Sequence[int]) -> int:
 
 def fits(contract: Contract, granularity: str, shape: tuple[int, ...]) -> bool:
     """True if the contract allows that granularity for a shape."""
+    if contract.domain.ranks and len(shape) not in contract.domain.ranks:
+        return False
     if granularity == "per_tensor":
         return True
     if not shape or (granularity == "blocked" and (not any(shape) or max(shape) < least_block(shape))):
         return False
     # For rank 1, version 19 says that per-tensor quantization applies. That leaves the call open, so it is not valid.
     return not (len(shape) == 1 and contract.id == "ai.onnx/DequantizeLinear-19")
+
+
+def shapes_of(domain: Domain) -> tuple[tuple[int, ...], ...]:
+    """The shapes of the walk.
+
+    Other ranks become the largest that the edition admits: first axes are merged, or added.
+    """
+    if not domain.ranks:
+        return SHAPES
+    rank = max(domain.ranks)
+    folded = ((*(1,) * (rank - len(shape)), *shape) for shape in SHAPES if len(shape) <= rank)
+    merged = ((math.prod(s[: len(s) - rank + 1]), *s[len(s) - rank + 1 :]) for s in SHAPES if len(s) > rank)
+    return tuple(dict.fromkeys((*folded, *merged)))
 
 
 def cell_structures(contract: Contract) -> Iterator[Structure]:
@@ -182,6 +199,8 @@ def second_structures(contract: Contract) -> Iterator[Structure]:
         if structure.granularity == "per_tensor":
             continue
         shape, is_blocked = SECOND_SHAPES[structure.granularity], structure.granularity == "blocked"
+        if not fits(contract, structure.granularity, shape):
+            continue
         yield replace(
             structure, shape=shape, axis=len(shape) - 1 if is_blocked else structure.axis,
             block_size=(4, 16, 32)[n % 3] if is_blocked else 0,
@@ -226,9 +245,10 @@ def block_structures(contract: Contract) -> Iterator[Structure]:
         if not fits(contract, "blocked", shape):
             shape = (3, extent)
         scale, out = pick(pairs)
+        last = (len(shape) - 1, -1) if "axis" in domain.attributes else (None,)
         yield Linear(
-            x_dtype, scale, "blocked", shape, pick(zero_point_choices(domain, x_dtype)), out,
-            pick((len(shape) - 1, -1)), block_size, pick(("C", *LAYOUTS)), pick(("drawn", "table")), "random", 4000 + n,
+            x_dtype, scale, "blocked", shape, pick(zero_point_choices(domain, x_dtype)), out, pick(last), block_size,
+            pick(("C", *LAYOUTS)), pick(("drawn", "table")), "random", 4000 + n,
             pick(("C", *LAYOUTS)),
         )  # fmt: skip
 
@@ -268,7 +288,7 @@ def shape_structures(contract: Contract) -> Iterator[Structure]:
             _, _, narrow, out = pick([c for c in choices if c[:2] == (dtype, mode)])
             yield Range(dtype, mode, shape, narrow, out, pick(LAYOUTS), pick(RANGE_RECIPES), 1000 + n)
         return
-    for shape, granularity, x_dtype in product(SHAPES, domain.granularities, domain.x_dtypes):
+    for shape, granularity, x_dtype in product(shapes_of(domain), domain.granularities, domain.x_dtypes):
         if not fits(contract, granularity, shape):
             continue
         n = next(turn)
@@ -352,7 +372,8 @@ def exponent_structures(contract: Contract) -> Iterator[Structure]:
                 shape = (1, exponents * codes)
             yield Linear(
                 x_dtype, scale, granularity, shape, zero_point, out,
-                0 if shape[0] == exponents else 1, codes if granularity == "blocked" else 0,
+                None if "axis" not in domain.attributes else 0 if shape[0] == exponents else 1,
+                codes if granularity == "blocked" else 0,
                 scale_recipe=EVERY_EXPONENT, seed=8000 + n,
             )  # fmt: skip
 
@@ -371,6 +392,15 @@ def walk_structures(contract: Contract) -> Iterator[tuple[Structure, str]]:
         yield structure, f"walk structure {n}"
     for n, structure in enumerate(exponent_structures(contract)):
         yield structure, f"walk exponents {n}"
+
+
+def official_calls(contract: Contract) -> Iterator[Call]:
+    """The calls whose results the document states. A sweep makes them early in its walk.
+
+    The text may leave them open.
+    """
+    for case in contract.official_cases():
+        yield case.call
 
 
 def walk(contract: Contract) -> Iterator[Call]:

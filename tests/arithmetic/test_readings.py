@@ -22,6 +22,7 @@ from xverify.core.call import Call, Tensor
 from xverify.core.dtypes import tensor
 from xverify.core.errors import BrokenEnvironmentError
 from xverify.strategies import build, calls
+from xverify.strategies.repair import Repair
 from xverify.strategies.structures import Linear, Range
 from xverify.strategies.values import special_scales
 from xverify.verify.legal import legal_set
@@ -42,6 +43,16 @@ def expected_readings(call: Call) -> tuple[str, ...]:
         return ("exact", "float32")
     if call.contract.startswith("onednn"):
         return ("exact-quotient", "float32-quotient") if edition == "divide" else ("exact", "float32")
+    if call.contract.startswith("litert"):
+        return ("exact", "float32", "folded+rounded-float32", "fused+rounded-float32")
+    if call.contract.startswith("pytorch"):
+        names = tuple(exact.LINEAR)
+        single = (*names[:2], names[8])
+        return (
+            single
+            if call.attributes.get("output_dtype", "float32") == "float32"
+            else (*single, *names[2:6], *names[9:11])
+        )
     mode = call.attributes.get("mode", "MIN_COMBINED")
     start = {"MIN_COMBINED": "min-combined", "MIN_FIRST": "min-first"}.get(
         str(mode), "scaled-symmetric" if edition == "seed" else "scaled-float32"
@@ -130,7 +141,8 @@ def check(contract: Contract, call: Call, seed: int = 0) -> int:
 def test_readings_on_the_walk(identity: str) -> None:
     """About forty calls of each edition, spread over the cells and structures of the walk."""
     contract = contracts.get(identity)
-    assert sum(check(contract, call, n) for n, call in enumerate(about(identity, 40))) > 500
+    repaired = filter(None, map(Repair(contract), about(identity, 40)))  # LiteRT's text leaves some scales open
+    assert sum(check(contract, call, n) for n, call in enumerate(repaired)) > 500
 
 
 @pytest.mark.parametrize("identity", EDITIONS)

@@ -57,7 +57,7 @@ def test_a_sweep_leaves_a_report_its_html_and_a_script_for_each_finding(run):
 
 def test_the_outputs_that_were_asked_for_are_written(run):
     files = {kind: run.parents[1] / f"out.{kind}" for kind in FILES}
-    assert load(files["json"])["schema"] == "xverify.report/1"
+    assert load(files["json"])["schema"] == "xverify.report/2"
     assert "<html" in files["html"].read_text()
     assert files["junit"].read_text().startswith("<?xml")
 
@@ -164,8 +164,8 @@ def cli_select():
         ("{", "is not JSON"),
         ("[]", "not a report"),
         ("{}", "schema"),
-        ('{"schema": "xverify.report/2"}', "xverify.report/2"),
-        ('{"schema": "xverify.report/1"}', "damaged"),
+        ('{"schema": "xverify.report/3"}', "xverify.report/3"),
+        ('{"schema": "xverify.report/2"}', "damaged"),
         ("\x80", "is not JSON"),
         ("[" * 100_000, "is not JSON"),
     ],

@@ -215,11 +215,11 @@ def test_a_schema_of_onnxruntime_that_differs_is_a_finding_on_the_text(monkeypat
     from xverify.contracts import documents, onnx
 
     key = ("", "DequantizeLinear", 21)
-    assert onnx.contract(21).text_checks() == ()
+    usual = onnx.contract(21).text_checks()
     theirs = documents.schemas("onnxruntime")[key]
     fewer = replace(theirs, types={**theirs.types, "T2": ("float32",)})
     for other in (replace(theirs, doc=theirs.doc + " Rounds."), fewer):
         by_version = {"onnx": documents.schemas("onnx"), "onnxruntime": {key: other}}
         monkeypatch.setattr(onnx, "schemas", by_version.__getitem__)
-        (check,) = onnx.contract(21).text_checks()
+        (check,) = (check for check in onnx.contract(21).text_checks() if check.name not in {c.name for c in usual})
         assert "is not that of onnx" in check.summary

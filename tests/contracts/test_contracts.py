@@ -101,6 +101,13 @@ ONNX_TABLE = [
     ("13", "x=int8[2,3] scale=float32[] zp=uint8[]", "forbidden zero-point-type"),
     ("13", "x=int8[2,3] scale=float32[3] zp=int8[]", "forbidden zero-point-shape"),
     ("13", "x=int8[2,3] scale=float32[] zp=int8[1]", "forbidden zero-point-shape"),
+    # From 19 on, node tests contradict that sentence: a zero point of shape (1,) beside a scalar scale, and no other.
+    ("19", "x=int8[2,3] scale=float32[] zp=int8[1]", "unspecified shape-1-zero-point"),
+    ("25", "x=int8[2,3] scale=float32[] zp=int8[1]=3 axis=0", "unspecified shape-1-zero-point"),
+    ("25", "x=int8[2,3] scale=float32[] zp=uint8[1]", "forbidden zero-point-type"),
+    ("25", "x=int8[2,3] scale=float32[] zp=int8[2]", "forbidden zero-point-shape"),
+    ("25", "x=int8[2,3] scale=float32[] zp=int8[1,1]", "forbidden zero-point-shape"),
+    ("25", "x=int8[2,3] scale=float32[3] zp=int8[1]", "forbidden zero-point-shape"),
     # Types by version.
     ("13", "x=int8[3] scale=float16[]", "forbidden scale-type"),
     ("19", "x=int4[3] scale=float32[]", "forbidden x-type"),
@@ -343,13 +350,15 @@ def restated(version: int, call: Call) -> tuple[set[str], set[str]]:
         for n, (e, s) in enumerate(zip(x.shape, scale.shape, strict=True))
     )
     out = call.attributes.get("output_dtype", scale.dtype)
+    shapes_differ = zero_point is not None and zero_point.shape != scale.shape
+    as_in_node_tests = version >= 19 and zero_point is not None and (scale.shape, zero_point.shape) == ((), (1,))
     forbids = {
         "x-type": x.dtype not in TYPES[version][0],
         "scale-type": scale.dtype not in TYPES[version][1],
         "output-type": scale.dtype in TYPES[version][1] and out not in (F if version >= 19 else F[:1]),
         "attributes": set(call.attributes) != set(attributes),
         "zero-point-type": zero_point is not None and zero_point.dtype != x.dtype,
-        "zero-point-shape": zero_point is not None and zero_point.shape != scale.shape,
+        "zero-point-shape": shapes_differ and not as_in_node_tests,
         "block-size": block < 0 or (ranks_agree and block == 0),
         "axis-range": extent is None and not rank_1 and ((ranks_agree and block > 0) or vector),
         "block-shape": blocked and not fits,
@@ -359,6 +368,7 @@ def restated(version: int, call: Call) -> tuple[set[str], set[str]]:
         or (version >= 21 and vector and extent is not None and scale.size != extent),
     }
     opens = {
+        "shape-1-zero-point": as_in_node_tests,
         "shape-1-scale": version == 10 and scale.shape == (1,),
         "axis-length": version in (13, 19) and vector and not rank_1 and extent is not None and scale.size != extent,
         "rank-1": rank_1,

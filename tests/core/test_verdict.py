@@ -38,7 +38,7 @@ def test_findings_are_counted_in_words(verdict: Verdict, one: str, two: str) -> 
 
 
 def test_a_gate_fails_on_faults_alone() -> None:
-    texts = {Verdict.CONFLICT, Verdict.AMBIGUITY, Verdict.CHANGED}
+    texts = {Verdict.CONFLICT, Verdict.AMBIGUITY, Verdict.CHANGED, Verdict.NOT_FOLLOWED}
     assert {verdict for verdict in Verdict if not verdict.fails_gate()} == texts
     assert {verdict for verdict in Verdict if not verdict.fails_gate(allow_mixed=True)} == {*texts, Verdict.MIXED}
     assert {verdict.tone for verdict in Verdict} == {"bad", "warn", "open", "quiet"}

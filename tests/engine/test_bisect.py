@@ -240,7 +240,7 @@ def test_the_command_prints_a_table_and_the_answer(run, registry, tmp_path):
 
 
 def test_mistakes_are_one_clear_sentence(run, registry, tmp_path):
-    assert "has a finding 'nothing'" in xverify("bisect", "nothing", "--runs", run.parent, code=2)
+    assert "has a cause or finding 'nothing'" in xverify("bisect", "nothing", "--runs", run.parent, code=2)
     sentence = xverify("bisect", run / "report.json", code=2)
     assert "findings, but bisect takes one" in sentence
     finding = entry_of(run, "violation")["id"]

@@ -20,8 +20,10 @@ from xverify.engine.replay import asking, finding_from_report, replay_finding
 from xverify.engine.sweep import sweep
 from xverify.oracles import all_oracles
 from xverify.oracles.protocol import Oracle
+from xverify.report.gaps import unreported
 
 MULTIPLY = "onednn/DynamicDequantize-1@multiply"
+DIVIDE = "onednn/DynamicDequantize-1@divide"
 HERE = str(SUPPORT)
 
 
@@ -51,6 +53,7 @@ def flaws(tmp_path_factory):
     directory = tmp_path_factory.mktemp("flaws")
     broken = Oracle("broken", "numpy", ("*",), ("*",), "fake_oracles", "load_broken", search_path=(HERE,))
     others = [flawed(f"load_{name}", name) for name in ("tail", "dying", "fickle")]
+    others.append(replace(flawed("load_tail", "unjudged"), judged_by=(), claim="Nothing."))
     events = []
     report = run(directory, flawed("load_ignoring"), *others, broken, cases=CASES, emit=events.append)
     return directory, report, events
@@ -67,6 +70,37 @@ def test_a_mistake_is_found_named_and_shrunk_to_one_value(flaws):
     (entry,) = finding["witness"]["legal"]
     assert entry["got"] not in [legal["hex"] for legal in entry["legal"]]
     assert len(finding["cells"]) > 3
+
+
+def test_a_document_that_does_not_judge_is_not_followed_in_one_finding(flaws):
+    _, report, _ = flaws
+    (finding,) = [f for f in report["findings"] if f["subject"]["name"] == "unjudged"]
+    assert (finding["verdict"], finding["shrunk"]) == ("not-followed", "minimal")
+    assert finding["witness"]["call"]["tensors"]["x"]["shape"] == [17]
+    rows = [row for row in report["coverage"]["cells"] if row["subject"] == "unjudged"]
+    differing = [row for row in rows if row["status"] == "not-judged-differs"]
+    assert {row["x_dtype"] for row in differing} == {"int8", "uint8"}
+    assert [{name: row[name] for name in finding["cells"][0]} for row in differing] == finding["cells"]
+    (followed,) = finding["followed"]
+    counts = f"{finding['values']:,} of {followed['of']:,}".replace(",", " ")
+    assert finding["summary"] == f"unjudged does not follow {MULTIPLY} ({counts} values differ)"
+    assert followed["values"] + finding["values"] == followed["of"]
+    (worker,) = [w for w in report["run"]["workers"] if w["name"] == "unjudged"]
+    assert (worker["claim"], worker["judged_by"]) == ("Nothing.", [])
+
+
+def test_every_cell_that_differs_belongs_to_a_finding(flaws):
+    _, report, _ = flaws
+    assert unreported(report) == []
+    assert {row["status"] for row in report["coverage"]["cells"]} >= {"violation", "crash", "not-judged-differs"}
+
+
+def test_an_implementation_of_one_page_does_not_follow_the_other(tmp_path):
+    rival = replace(all_oracles()["onednn-formula-multiply"], contracts=(DIVIDE,), name="multiplying")
+    report = run(tmp_path, rival, cases=40, names=(DIVIDE,))
+    (finding,) = [f for f in report["findings"] if f["verdict"] == "not-followed"]
+    assert finding["summary"].endswith(f" values differ); it follows {MULTIPLY}")
+    assert unreported(report) == []
 
 
 def test_the_sound_kernel_has_no_finding_and_every_cell_agrees(flaws):
@@ -162,6 +196,9 @@ def test_documents_that_contradict_each_other_or_themselves_are_findings(tmp_pat
     within = [f["summary"] for f in conflicts if f is not between]
     assert sum("example" in summary for summary in within) == 2
     assert sum("-64" in summary and "-127" in summary for summary in within) == 1
+    examples = [f for f in conflicts if "example" in f["summary"]]
+    with asking(tmp_path) as ask:
+        assert [replay_finding(finding_from_report(f, tmp_path), ask).state for f in examples] == ["STILL"] * 2
 
 
 @pytest.mark.parametrize(

@@ -233,7 +233,7 @@ def test_a_change_between_versions_is_said_where_it_happens(tmp_path):
 
 def test_an_edition_that_does_not_judge_is_not_compared(tmp_path):
     editions = [f"{ONNX}{version}" for version in (10, 13, 19)]
-    oracle = replace(fake("load_by_version", *editions), ships=(ONNX + "10", ONNX + "19"))
+    oracle = replace(fake("load_by_version", *editions), judged_by=(ONNX + "10", ONNX + "19"))
     with running(tmp_path, oracle, *editions) as run:
         equivalences.check(run, never)
         assert found_in(run) == {(ONNX + "10", "mixed", f"equivalence:under:{ONNX}19")}

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from xverify import contracts
 from xverify.core.errors import UsageError
 from xverify.engine import select
+from xverify.oracles import all_oracles
 
 OLD, NEW, BOTH = (f"violation-{digit * 10}" for digit in "123")
 
@@ -28,9 +31,11 @@ def test_a_finding_is_looked_up_in_all_runs_newest_first(runs: Path):
     holders = {finding: select.report_with(finding, None, runs).parent.name for finding in (OLD, NEW, BOTH)}
     assert holders == {OLD: "old", NEW: "new", BOTH: "new"}
     assert select.report_with(BOTH, "old", runs).parent.name == "old"
-    with pytest.raises(UsageError, match=f"old/report.json has no finding '{NEW}'"):
+    with pytest.raises(UsageError, match=f"old/report.json has no cause or finding '{NEW}'"):
         select.report_with(NEW, "old", runs)
-    with pytest.raises(UsageError, match=rf"none of the runs .* \(2\) has a finding .* \(did you mean {OLD}\?\)"):
+    with pytest.raises(
+        UsageError, match=rf"none of the runs .* \(2\) has a cause or finding .* \(did you mean {OLD}\?\)"
+    ):
         select.report_with(OLD[:-1] + "2", None, runs)
     with pytest.raises(UsageError, match="there is no run under"):
         select.report_with(OLD, None, runs / "old")
@@ -51,3 +56,13 @@ def test_a_budget_below_the_least_one_is_refused():
     assert select.seconds("2s", 1.0) == 2.0
     with pytest.raises(UsageError, match="a budget of 500s is too small: 600s is the least"):
         select.seconds("500s", 600.0)
+
+
+def test_a_default_sweep_asks_no_documents_of_other_releases() -> None:
+    onednn = replace(all_oracles()["onednn"], judged_by=contracts.of_onednn((3, 2)))
+    asked = set(select.without_other_releases(onednn).contracts)
+    assert set(contracts.of_onednn((3, 2))) < asked
+    assert asked - set(contracts.of_onednn((3, 2))) == {
+        f"onednn/DynamicDequantize-1@{name}" for name in ("multiply", "divide")
+    }
+    assert select.without_other_releases(all_oracles()["onnxruntime"]) == all_oracles()["onnxruntime"]

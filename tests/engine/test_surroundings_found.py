@@ -60,12 +60,12 @@ def found(tmp_path, load: str) -> dict:
     return sweep(options, lambda event: None)
 
 
-def test_a_finding_names_the_smallest_graph_and_the_lowest_level(tmp_path):
+def test_a_finding_names_the_smallest_graph_and_the_default_level(tmp_path):
     report = found(tmp_path, "load_transposing")
-    (cause,) = causes(entry for entry in report["findings"] if entry["verdict"] == "violation")
+    (cause,) = (cause for cause in causes(report) if cause.kind == "values")
     finding = cause.first
     assert (finding["subject"]["name"], finding["shrunk"]) == ("flawed", "minimal")
-    assert finding["subject"]["options"] == "graph some"
+    assert finding["subject"]["options"] == "graph all"
     assert set(finding["subject"]["paths"]) == {"graph some", "graph all"}
     call = finding["witness"]["call"]
     assert sorted(word.partition(":")[0] for word in call["around"]) == ["constant", "y>transpose"]
@@ -79,7 +79,7 @@ def test_what_needs_no_graph_is_shown_without_one(tmp_path):
     findings = [one for one in found(tmp_path, "load_optimising")["findings"] if one["verdict"] == "violation"]
     assert findings
     for finding in findings:
-        assert (finding["subject"]["options"], finding["shrunk"]) == ("graph some", "minimal")
+        assert (finding["subject"]["options"], finding["shrunk"]) == ("", "minimal")
         assert "around" not in finding["witness"]["call"]
 
 

@@ -67,7 +67,7 @@ def test_a_variant_is_run_otherwise_and_judged_by_nothing() -> None:
     assert sentences == ()
     assert made[0].environment == (("XVERIFY_TEST_ISA", "OLD"),)
     assert made[1].arguments == ("threads=3",)
-    assert {(one.ships, one.variant_of, len(one.paths)) for one in made} == {((), "fake", 1)}
+    assert {(one.judged_by, one.variant_of, len(one.paths)) for one in made} == {((), "fake", 1)}
 
 
 def test_kernels_are_tensorflows_own_or_those_of_onednn() -> None:

@@ -356,7 +356,7 @@ def test_another_python_is_judged_by_the_editions_of_its_own_package(monkeypatch
     moved, reasons = other_versions.of_python(all_oracles()["onnxruntime"], "/other")
     assert moved.name == "onnxruntime@/other"
     assert moved.version == "1.2.3"
-    assert moved.ships == ("ai.onnx/DequantizeLinear-10",)
+    assert moved.judged_by == ("ai.onnx/DequantizeLinear-10",)
     installed = "com.microsoft/DequantizeLinear-1@installed"
     assert installed in reasons
     assert "ai.onnx/DequantizeLinear-13" in reasons
@@ -365,7 +365,7 @@ def test_another_python_is_judged_by_the_editions_of_its_own_package(monkeypatch
         "what it gives there is compared and characterised",
     )
     theirs[key] = ours[key]
-    assert installed in other_versions.of_python(all_oracles()["onnxruntime"], "/other")[0].ships
+    assert installed in other_versions.of_python(all_oracles()["onnxruntime"], "/other")[0].judged_by
 
 
 def test_the_same_package_elsewhere_is_judged_by_the_same_texts(tmp_path: Path) -> None:
@@ -379,8 +379,8 @@ def test_the_same_package_elsewhere_is_judged_by_the_same_texts(tmp_path: Path) 
         moved, reasons = other_versions.of_python(oracle, str(link.parent))
         assert moved.python == str(python), "a directory is a virtual environment"
         assert reasons == {}
-        shipped = {i for i in contracts.ids() if any(other_versions.fnmatchcase(i, one) for one in oracle.ships)}
-        assert set(moved.ships) == shipped
+        shipped = {i for i in contracts.ids() if any(other_versions.fnmatchcase(i, one) for one in oracle.judged_by)}
+        assert set(moved.judged_by) == shipped
 
 
 def test_an_onnxruntime_that_hides_its_schemas_has_the_editions_of_its_opsets(monkeypatch: pytest.MonkeyPatch) -> None:

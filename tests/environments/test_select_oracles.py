@@ -18,7 +18,7 @@ from xverify.environments import other_versions
 from xverify.environments.cache import Environment, EnvironmentFailedError
 from xverify.environments.installers import Say
 from xverify.environments.naming import Name, parse, same_version
-from xverify.oracles import installed_version
+from xverify.oracles import all_oracles, installed_version
 from xverify.report import render
 from xverify.report.console import print_summary
 from xverify.verify.findings import Subject
@@ -49,6 +49,7 @@ def known(monkeypatch: pytest.MonkeyPatch) -> None:
         ("a", Name("a")),
         ("a-b:C", Name("a-b", "C")),
         ("a==1.17.0", Name("a", "", "1.17.0")),
+        ("a==newest", Name("a", "", "newest")),
         ("a:C==1!2.0rc1+cu12", Name("a", "C", "1!2.0rc1+cu12")),
         ("a@/x/y==2/python", Name("a", "", "", "/x/y==2/python")),
         ("a:/lib/libdnnl.so.3", Name("a", "/lib/libdnnl.so.3")),
@@ -137,17 +138,30 @@ def test_several_versions_and_a_sentence_for_each_unavailable_one() -> None:
 
 
 def test_the_message_on_editions_names_requested_ones_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    shipping = replace(HERE, ships=("ai.onnx/*",))
+    shipping = replace(HERE, judged_by=("ai.onnx/*",))
     monkeypatch.setattr(select, "all_oracles", lambda: {"xverify-numpy": HERE, "here": shipping})
     monkeypatch.setattr(select, "kernel_named", lambda target: HERE)
     monkeypatch.setattr(other_versions.contracts, "carried", lambda identity, *_: identity.endswith("-10"))
     ten, nineteen = get("ai.onnx/DequantizeLinear-10"), get("ai.onnx/DequantizeLinear-19")
     chosen, sentences = select.oracles_named(["here==1.0"], None, held_to=[ten])
     assert sentences == ()
-    assert chosen[1].ships == (ten.id,)
+    assert chosen[1].judged_by == (ten.id,)
     _, sentences = select.oracles_named(["here==1.0"], None, held_to=[ten, nineteen])
     assert len(sentences) == 1
     assert sentences[0].startswith(f"here==1.0 is not judged by {nineteen.id}: ")
+
+
+def test_a_version_of_a_package_without_texts_is_judged_by_what_it_claims() -> None:
+    claims = replace(HERE, judged_by=("ai.onnx/*",), carries_texts=False)
+    assert other_versions._judged_there(claims) == (claims, {})
+
+
+@pytest.mark.parametrize(("instructions", "added"), [({"avx2"}, False), ({"avx2", "avx512f"}, True)])
+def test_tensorflows_own_kernels_are_asked_where_it_would_take_onednns(instructions: set[str], added: bool) -> None:
+    asked = select.by_default(all_oracles().values(), instructions)
+    assert ("tensorflow-own-kernels" in asked) is added
+    assert {"tensorflow", "onnxruntime"} <= set(asked)
+    assert "xverify-numpy" not in asked
 
 
 def test_a_replay_makes_a_version_but_runs_no_path_that_only_a_report_names(tmp_path) -> None:
@@ -177,3 +191,19 @@ def test_every_format_shows_versions_that_were_left_out(kind: str) -> None:
 def test_progress_of_an_installation_goes_to_stderr_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     select.oracle_named("here==2.0", say)
     assert capsys.readouterr() == ("", "xverify: numpy 2.0: being made\n")
+
+
+def test_the_newest_release_runs_and_else_the_installed_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def offered(distribution: str) -> list[str]:
+        if distribution == HERE.distribution:
+            raise EnvironmentFailedError("the index cannot be reached")
+        return ["1.0", "2.0"]
+
+    monkeypatch.setattr(other_versions, "versions_offered", offered)
+    chosen, sentences = select.oracles_named((), None, newest=True)
+    assert [oracle.name for oracle in chosen] == ["xverify-numpy", "fake==2.0", "here"]
+    (sentence,) = [sentence for sentence in sentences if sentence.startswith("here")]
+    assert "the index cannot be reached" in sentence
+    assert select.oracle_named("fake==newest").version == "2.0"
+    with pytest.raises(EnvironmentFailedError, match="is part of xverify"):
+        select.oracle_named("xverify-numpy==newest")

@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 from gate_readers import AZURE, GITHUB, READERS, azure, console, github, teamcity, text_of
-from sample_gate import KERNEL, LINE, finding_of, gate_report, hostile_gate_report
+from sample_gate import KERNEL, LINE, finding_of, gate_report, hostile_gate_report, many_crashes
 from sample_report import ONNX
 
 from xverify.cli.replay import replay
 from xverify.gate.annotations import MOST, annotation_lines
 from xverify.gate.terminal import MOST_CAUSES, announce
 from xverify.report import decision
+from xverify.report.causes import sentence
 from xverify.report.decision import replay_line
 
 HTML = Path("reports/runs/20260803-141502-7f3a/report.html")
@@ -136,10 +137,7 @@ def test_pass_and_unable_are_a_few_calm_lines() -> None:
 
 
 def test_a_terminal_is_not_flooded_and_its_lines_are_folded_but_for_those_to_paste() -> None:
-    report = gate_report()
-    crash = finding_of(report, "crash")
-    many = [{**crash, "id": f"crash-{number:010x}", "detail": f"{number}"} for number in range(MOST_CAUSES + 3)]
-    report["findings"], report["gate"]["failing"] = many, [finding["id"] for finding in many]
+    report = many_crashes(gate_report(), MOST_CAUSES + 3)
     shown, logged = announced(report, terminal=True), announced(report)
     assert (shown.count("crash  crash-"), logged.count("crash  crash-")) == (MOST_CAUSES, MOST_CAUSES + 3)
     assert logged.count("xverify replay ") == MOST_CAUSES + 3
@@ -193,12 +191,13 @@ def test_each_failing_finding_is_an_annotation(environment: dict[str, str], read
     report = make()
     lines = annotation_lines(report, environment)
     assert len(lines) == len(report["gate"]["failing"]) == 4
-    for line, finding in zip(lines, decision.failing(report), strict=True):
+    for line, cause in zip(lines, decision.failing_causes(report), strict=True):
+        finding = cause.first
         assert len((line + "\n").splitlines()) == 1
         level, _, message = read(line)
         assert level == "error"
         assert replay_line(report, finding) in message
-        assert decision.plain(finding["summary"])[:200] in message
+        assert decision.plain(sentence(cause))[:200] in message
     assert announced(report, environment=environment).startswith("\n".join(lines) + "\n")
 
 
@@ -220,13 +219,7 @@ def test_an_annotation_says_where_the_kernel_is(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("environment", "read"), READERS)
 def test_many_causes_are_ten_annotations_and_their_number(environment: dict[str, str], read: Any) -> None:
-    report = gate_report()
-    crash = finding_of(report, "crash")
-    many = [
-        {**crash, "id": f"crash-{number:010x}", "detail": f"{number}", "summary": "a's " * 3_000}
-        for number in range(MOST + 4)
-    ]
-    report["findings"], report["gate"]["failing"] = many, [finding["id"] for finding in many]
+    report = many_crashes(gate_report(), MOST + 4, summary="a's " * 3_000)
     read_lines = [read(line) for line in annotation_lines(report, environment)]
     assert [level for level, _, _ in read_lines] == ["error"] * MOST + ["warning"]
     assert "and 4 more causes" in read_lines[-1][2]

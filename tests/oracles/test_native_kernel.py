@@ -49,7 +49,7 @@ def worker(libraries: dict[str, str], tmp_path: Path) -> Iterator[object]:
             name="kernel",
             distribution="",
             contracts=("ai.onnx/*",),
-            ships=("*",),
+            judged_by=("*",),
             module="xverify.oracles.native_kernel",
             role="kernel",
             arguments=(libraries[library], symbol),

@@ -210,7 +210,7 @@ def test_the_version_is_that_of_the_library() -> None:
     optional = onednn_library.with_option(ORACLE, onednn_library.installed())
     assert optional.version == found.version
     assert found.release == documents.onednn_release(), "the files of a wheel are called after the library's release"
-    assert optional.ships == contracts.of_onednn(found.release) != ORACLE.ships
+    assert optional.judged_by == contracts.of_onednn(found.release) != ORACLE.judged_by
     assert optional.name == "onednn:" + onednn_library.installed()
     assert onednn_library.load(*optional.arguments).answer(call(DYNAMIC, X, [1]), "").tensor is not None
 

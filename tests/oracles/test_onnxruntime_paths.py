@@ -206,7 +206,7 @@ def test_a_provider_is_an_oracle_of_its_own_with_the_distribution_that_has_it() 
     oracle = with_option(ORACLE, "CUDAExecutionProvider")
     assert (oracle.name, oracle.distribution) == ("onnxruntime:CUDAExecutionProvider", "onnxruntime-gpu")
     assert with_option(ORACLE, "XnnpackExecutionProvider").distribution == "onnxruntime"
-    assert oracle.ships == ORACLE.ships
+    assert oracle.judged_by == ORACLE.judged_by
 
 
 def refused(oracle: Oracle, directory: Path) -> str:

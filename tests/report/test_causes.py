@@ -1,4 +1,4 @@
-"""Findings are grouped by cause, and each cause shows its commonest types first."""
+"""Findings are grouped by cause, ranked by severity, and each cause shows its commonest types first."""
 
 from __future__ import annotations
 
@@ -6,34 +6,54 @@ from typing import Any
 
 import pytest
 
-from xverify.report.causes import Cause, causes, seen, sentence, types
+from xverify.core.severity import Severity
+from xverify.report.causes import Cause, counts, sentence, types
+from xverify.verify.cause_keys import abort_of, refusal_of
+from xverify.verify.causes import Context, causes
 from xverify.verify.region import NOWHERE_SIMPLE
 
 ONNX = "ai.onnx/DequantizeLinear-25"
+CLAUSES = {
+    f"ai.onnx/DequantizeLinear-{opset}/formula": {
+        "text": "y = (x - zero point) * scale", "follow": [], "depart": [{"subject": "a"}, {"subject": "b"}],
+    }
+    for opset in (24, 25)
+}  # fmt: skip
+PLAIN = Context({}, {}, frozenset(), {})
+IGNORED = {"stage": "subtraction", "is": "ignored", "instead": "exact", "words": "takes the zero point as 0"}
+ROUNDED = {"stage": "precision", "is": "float16", "instead": "once", "words": "rounds the product to float16 first"}
 
 
 def finding(verdict: str, detail: str, x_dtype: str = "int8", recipe: str = "", **more: Any) -> dict[str, Any]:
     """Return the fields of a finding that a cause depends on."""
     cell = {"x_dtype": x_dtype, "granularity": more.pop("granularity", "per_tensor")}
-    region = more.pop("region", "")
+    region, departures = more.pop("region", ""), more.pop("departures", [])
+    subject, message = more.pop("subject", "kernel.py:f"), more.pop("message", "")
     made = {
-        "id": f"{verdict}-{detail}-{x_dtype}-{more.get('contract', ONNX)}",
-        "verdict": verdict, "contract": ONNX, "clause": f"{ONNX}/formula", "detail": detail, "subject": {"name": "kernel.py:f"},
-        "x_dtype": x_dtype, "scale_dtype": "float32", "cells": [cell], "cases": 2, "values": 10, "max_ulp": 1,
-        "summary": f"kernel.py:f does {detail}", "shrunk": "minimal",
-        "attribution": {"reading": recipe} if recipe else None,
+        "id": f"{verdict}-{detail}-{x_dtype}-{subject}-{more.get('contract', ONNX)}",
+        "verdict": verdict, "contract": ONNX, "clause": f"{more.get('contract', ONNX)}/formula", "detail": detail,
+        "subject": {"name": subject, "role": "kernel", "options": ""},
+        "x_dtype": x_dtype, "scale_dtype": "float32", "out_dtype": "float32", "cells": [cell],
+        "cases": 2, "values": 10, "max_ulp": 1, "summary": f"{subject} does {detail}", "shrunk": "minimal",
+        "attribution": {"reading": recipe, "departures": departures} if recipe else None,
         "region": {"words": region} if region else None,
+        "witness": {"call": {}, "got": {"message": message}, "legal": []},
     }  # fmt: skip
     return {**made, **more}
 
 
+def grouped(findings: list[dict[str, Any]], about: Context = PLAIN) -> list[Cause]:
+    by_id = {each["id"]: each for each in findings}
+    return [Cause(entry, tuple(by_id[each] for each in entry["findings"])) for entry in causes(findings, about)]
+
+
 def shapes(findings: list[dict[str, Any]]) -> list[list[str]]:
     """Return the types of x of each cause's findings."""
-    return [[entry["x_dtype"] for entry in cause.findings] for cause in causes(findings)]
+    return [[entry["x_dtype"] for entry in cause.findings] for cause in grouped(findings)]
 
 
-def of_types(verdict: str, detail: str, *x_dtypes: str, recipe: str = "") -> list[dict[str, Any]]:
-    return [finding(verdict, detail.format(x), x, recipe) for x in x_dtypes]
+def of_types(verdict: str, detail: str, *x_dtypes: str, recipe: str = "", **more: Any) -> list[dict[str, Any]]:
+    return [finding(verdict, detail.format(x), x, recipe, **more) for x in x_dtypes]
 
 
 def of_details(verdict: str, *details: str) -> list[dict[str, Any]]:
@@ -44,6 +64,8 @@ WRAPS = [finding("violation", "wrap-x", dtype, "wrap-x", region=NOWHERE_SIMPLE) 
 MISREAD = [finding("violation", f"a@{reading}", x, f"a@{reading}") for x, reading in (("int4", "exact"), ("int8", "b"))]
 OTHER_EDITION = finding("violation", "wrap-x", "int8", "wrap-x", contract="mine/DQ-1")
 IN_PART = [finding("violation", "partly:zeros", recipe="zeros", region=region) for region in ("a", "b")]
+FORBIDDEN = of_details("wrongly-accepted", "x-type", "block-size")
+REFUSED = [finding("wrongly-rejected", f"{kind}:KeyError", message=f"no {kind} at 0x{kind}f") for kind in ("12", "34")]
 
 
 @pytest.mark.parametrize(
@@ -57,15 +79,15 @@ IN_PART = [finding("violation", "partly:zeros", recipe="zeros", region=region) f
         (of_types("violation", "types:{}:float32", "int2", "int8"), [["int8", "int2"]]),
         (of_details("violation", "result-type:float16:float32", "result-type:float16:bfloat16"), [["int8", "int8"]]),
         (of_details("violation", "result-type:float16:float32", "result-shape"), [["int8"], ["int8"]]),
-        (of_details("wrongly-accepted", "x-type", "block-size"), [["int8", "int8"]]),
-        (of_details("wrongly-rejected", "integer:zero-point:KeyError", "float8:KeyError"), [["int8", "int8"]]),
-        (of_details("wrongly-rejected", "integer:zero-point:KeyError", "float8:ValueError"), [["int8"], ["int8"]]),
+        (FORBIDDEN, [["int8", "int8"]]),
+        (REFUSED, [["int8", "int8"]]),
+        ([*REFUSED, finding("wrongly-rejected", "56:KeyError", message="another")], [["int8", "int8"], ["int8"]]),
         ([*of_types("crash", "allowed:values", "int2"), *WRAPS], [["int2"], ["uint8", "int4", "int2"]]),
     ],
 )
 def test_findings_of_one_mistake_are_one_cause(findings: list[dict[str, Any]], expected: list[list[str]]) -> None:
-    assert shapes(findings) == expected
-    assert shapes(findings[::-1]) == expected
+    assert sorted(shapes(findings)) == sorted(expected)
+    assert [cause.entry for cause in grouped(findings)] == [cause.entry for cause in grouped(findings[::-1])]
 
 
 def test_values_that_nothing_explains_join_the_cause_with_their_region() -> None:
@@ -77,19 +99,117 @@ def test_values_that_nothing_explains_join_the_cause_with_their_region() -> None
 
 
 def test_findings_with_different_ledger_states_are_not_grouped() -> None:
-    new, expired = ({"ledger": {"state": state, "entry": ""}} for state in ("new", "expired"))
-    assert shapes([{**WRAPS[0], **new}, {**WRAPS[1], **expired}]) == [["uint8"], ["int2"]]
+    new, expired = ({"ledger": {"state": state, "entry": "e"}} for state in ("new", "expired"))
+    listed = grouped([{**WRAPS[0], **new}, {**WRAPS[1], **expired}])
+    assert [len(cause.findings) for cause in listed] == [1, 1]
+    assert len({cause.id for cause in listed}) == 2
+
+
+def test_each_departure_of_a_recipe_is_a_cause_and_front_ends_of_one_kernel_share_it() -> None:
+    both = finding("violation", "a+b", recipe="a+b", departures=[IGNORED, ROUNDED], subject="eager")
+    one = finding("violation", "a", recipe="a", departures=[IGNORED], subject="function")
+    families = {"eager": "eager", "function": "eager"}
+    for each in (both, one):
+        each["subject"]["family"] = families[each["subject"]["name"]]
+    first, second = sorted(grouped([both, one]), key=lambda cause: -len(cause.findings))
+    assert first.implementations == ("eager", "function")
+    assert (first.title, second.title) == (IGNORED["words"], ROUNDED["words"])
+
+
+@pytest.mark.parametrize(("zero_point", "shown"), [("", "next-scale"), ("int8", "next")])
+def test_a_mistake_with_one_parameter_is_that_with_all_where_there_is_one(zero_point: str, shown: str) -> None:
+    def misread(name: str, x_dtype: str, zero_point: str) -> dict[str, Any]:
+        departures = [{"stage": "index", "is": name, "instead": "", "words": name}]
+        made = finding("violation", name, x_dtype, name, departures=departures)
+        return {**made, "cells": [{**cell, "zero_point_dtype": zero_point} for cell in made["cells"]]}
+
+    (cause,) = grouped([misread("next", "int8", zero_point), misread("next-scale", "uint8", "uint8")])
+    assert (cause.title, len(cause.findings)) == (shown, 2)
+
+
+def test_a_sentence_that_no_implementation_follows_is_one_cause_in_the_text() -> None:
+    about = Context(CLAUSES, {"a": "a", "b": "b"}, frozenset({"own"}), {})
+    editions = [contract.rpartition("/")[0] for contract in CLAUSES]
+    findings = [
+        finding("violation", "r", recipe="r", departures=[ROUNDED], subject=name, contract=edition)
+        for name in ("a", "b")
+        for edition in editions
+    ]
+    (cause,) = grouped(findings, about)
+    assert (cause.kind, cause.severity, len(cause.findings)) == ("text", Severity.OPEN, 4)
+    assert cause.title == "no implementation follows the sentence 'formula': each rounds the product to float16 first"
+    followed = {name: {**clause, "follow": ["c"]} for name, clause in CLAUSES.items()}
+    assert [c.kind for c in grouped(findings, Context(followed, {}, frozenset(), {}))] == ["values", "values"]
+
+
+@pytest.mark.parametrize(
+    ("made", "severity"),
+    [
+        (finding("crash", "allowed:values"), Severity.ENDS_PROCESS),
+        (finding("crash", "forbidden:axis-range:values", survives_without_breach=True), Severity.OPEN),
+        (finding("crash", "forbidden:axis-range:values", survives_without_breach=False), Severity.ENDS_PROCESS),
+        (finding("memory", "written-after-output"), Severity.ENDS_PROCESS),
+        (finding("violation", "a", recipe="a", max_ulp=(1 << 23) - 1), Severity.LAST_PLACES),
+        (finding("violation", "a", recipe="a", max_ulp=1 << 23), Severity.WRONG),
+        (finding("violation", "a", recipe="a", max_ulp=-1), Severity.WRONG),
+        (finding("mixed", "a", recipe="a"), Severity.OPEN),
+        (finding("wrongly-rejected", "integer:ValueError"), Severity.REFUSES),
+        (finding("wrongly-accepted", "axis-range"), Severity.NO_VALIDATION),
+    ],
+)
+def test_the_severity_is_the_effect(made: dict[str, Any], severity: Severity) -> None:
+    (cause,) = grouped([made])
+    assert cause.severity is severity
+
+
+def test_causes_are_ranked_by_severity_and_then_by_types() -> None:
+    listed = [
+        finding("wrongly-accepted", "axis"), finding("wrongly-rejected", "integer:E"), *MISREAD[:1],
+        finding("violation", "b", "int4", "b", max_ulp=1), finding("violation", "c", "uint8", "c", max_ulp=1),
+        finding("crash", "allowed:values"), finding("violation", "d", "int4", "d", max_ulp=-1),
+    ]  # fmt: skip
+    titles = [cause.first["detail"] for cause in grouped(listed)]
+    assert (titles[:2], titles[-2:]) == (["allowed:values", "d"], ["integer:E", "axis"])
+    assert titles.index("c") < titles.index("b")
+
+
+def test_messages_are_compared_without_numbers_names_and_addresses() -> None:
+    assert refusal_of(
+        "[ONNXRuntimeError] : 1 : FAIL : no kernel for 'y_1' at /a/b.cc:81"
+    ) == "FAIL : no kernel for at" or (
+        refusal_of("[ONNXRuntimeError] : 1 : FAIL : no kernel for 'y_1'") == "no kernel for"
+    )
+    abort = (
+        "killed by SIGABRT\nterminate called after throwing\n  what():  could not run {}\nFatal Python error: Aborted"
+    )
+    assert abort_of(abort.format("")) == "SIGABRT: could not run"
+    place = 'killed by SIGFPE\nStack (most recent call first):\n  File "a.py", line 1 in call\n  File "b.py", line 2 in execute'
+    assert abort_of(place) == "SIGFPE: call, execute"
 
 
 def test_a_cause_is_described_by_types_counts_and_a_sentence() -> None:
     many = ("uint8", "int8", "int4", "int32", "int2")
     granularity = dict(zip(many, ("blocked", "per_axis", "per_tensor", "blocked", "blocked"), strict=True))
-    (cause,) = causes([finding("violation", "wrap-x", x, "wrap-x", granularity=granularity[x]) for x in many])
+    (cause,) = grouped([finding("violation", "wrap-x", x, "wrap-x", granularity=granularity[x]) for x in many])
     assert types(cause) == "uint8, int8, int4 and 2 more types; per tensor, per axis and blocked"
-    assert sentence(cause) == "kernel.py:f does wrap-x"
-    assert seen(cause) == "10 calls, 50 values, 5 cells, up to 1 ULP"
-    assert types(Cause((WRAPS[0],))) == ""
-    (accepted,) = causes([finding("wrongly-accepted", clause) for clause in ("axis", "x-type", "y-type", "rank")])
-    assert sentence(accepted) == "kernel.py:f computes calls that 4 clauses forbid: axis, rank, x-type and 1 more"
-    (refused,) = causes([finding("wrongly-rejected", f"{kind}:zero-point:KeyError") for kind in ("float8", "integer")])
-    assert sentence(refused) == "kernel.py:f refuses allowed calls (KeyError)"
+    assert sentence(cause) == "kernel.py:f wrap-x"
+    assert counts(cause.findings) == "10 calls, 50 values, 5 cells, up to 1 ULP"
+    (accepted,) = grouped(
+        [finding("wrongly-accepted", c, clause=f"{ONNX}/{c}") for c in ("axis", "rank", "x-type", "y-type")]
+    )
+    expected = "kernel.py:f does not validate: it computes calls that 4 clauses forbid (axis, rank, x-type and 1 more)"
+    assert sentence(accepted) == expected
+    (refused,) = grouped([finding("wrongly-rejected", f"{kind}:zero-point:KeyError") for kind in ("float8", "integer")])
+    assert sentence(refused) == "kernel.py:f refuses allowed calls: KeyError"
+
+
+def test_the_effect_is_a_wrong_value_in_plain_numbers() -> None:
+    tensors = {
+        "x": {"dtype": "int8", "shape": [2], "data": ["1", "-5"], "hex": []},
+        "scale": {"dtype": "float32", "shape": [2], "data": ["1.0", "0.5"], "hex": []},
+    }
+    legal = [{"index": [1], "got": "0x0", "got_decimal": "0.0", "legal": [{"hex": "0xc0200000", "decimal": "-2.5"}]}]
+    witness = {"call": {"tensors": tensors, "attributes": {"axis": 0}}, "got": {"message": ""}, "legal": legal}
+    (cause,) = grouped([finding("violation", "a", recipe="a", witness=witness)])
+    assert cause.effect == "int8 -5 with scale 0.5 becomes 0 instead of -2.5"
+    assert sentence(cause).endswith(f": {cause.effect}")

@@ -222,8 +222,8 @@ def test_a_run_is_not_counted_twice_and_another_schema_is_refused():
     one = another(1)
     with pytest.raises(ValueError, match="the run run-1 is there 2 times"):
         merged([one, merged([another(2), another(1)])])
-    with pytest.raises(ValueError, match=r"another version of xverify: its schema is 'xverify\.report/2'"):
-        merged([one, {**another(2), "schema": "xverify.report/2"}])
+    with pytest.raises(ValueError, match=r"another version of xverify: its schema is 'xverify\.report/3'"):
+        merged([one, {**another(2), "schema": "xverify.report/3"}])
     with pytest.raises(ValueError, match="the report is damaged: the report has no 'run'"):
         merged([one, {k: v for k, v in another(2).items() if k != "run"}])
     with pytest.raises(ValueError, match="no report to merge"):

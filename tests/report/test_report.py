@@ -6,6 +6,7 @@ import copy
 import io
 import json
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as Xml
@@ -21,9 +22,18 @@ from xverify import cli
 from xverify.core.verdict import Verdict
 from xverify.engine import events
 from xverify.report import check, format_names, load, render, summary
-from xverify.report.console import ConsoleProgress, print_summary
+from xverify.report.causes import causes
+from xverify.report.console import (
+    LEAST_CAUSES,
+    MOST_CAUSES,
+    MOST_LINES_IN_LOG,
+    MOST_LINES_IN_TERMINAL,
+    ConsoleProgress,
+    print_summary,
+)
 from xverify.report.formats import markdown
 from xverify.report.schema import schema
+from xverify.verify.causes import causes_of
 
 
 def test_the_schema_is_one_and_the_sample_follows_it() -> None:
@@ -93,8 +103,8 @@ def test_the_light_check_agrees_with_jsonschema_on_damage() -> None:
     [
         ("[]", "not a report of xverify"),
         ('{"schema": "other/1"}', "its schema is 'other/1'"),
-        ('{"schema": "xverify.report/2"}', "its schema is 'xverify.report/2'"),
-        ('{"schema": "xverify.report/1"}', "has no 'run'"),
+        ('{"schema": "xverify.report/3"}', "its schema is 'xverify.report/3'"),
+        ('{"schema": "xverify.report/2"}', "has no 'run'"),
         ("{", "is not JSON"),
         ("[" * 100_000, "is not JSON"),
         ("\udcff", "is not JSON"),
@@ -170,26 +180,78 @@ def test_reports_that_lack_what_was_added_are_read_and_rendered() -> None:
 
 def printed(report: dict[str, Any], width: int = 80, terminal: bool = False) -> str:
     console = Console(file=io.StringIO(), width=width, force_terminal=terminal, color_system=None)
-    print_summary(report, console)
+    print_summary(report, console, Path("runs/1/report.html"))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
 
-def test_the_console_fits_80_columns() -> None:
-    text = printed(sample_report(), terminal=True)
-    assert max(map(len, text.splitlines())) <= 80
-    for part in ("onnxruntime", "1 violation", "agrees 208k", "1 memory fault", "13 findings", "not tested: rank 6"):
-        assert part in text, part
+def wide_report(implementations: int = 9, editions: int = 16) -> dict[str, Any]:
+    """Return the sample with more implementations and editions.
+
+    Every implementation has other findings in each edition.
+    """
+    report = copy.deepcopy(sample_report())
+    (first,) = [f for f in report["findings"] if f["verdict"] == "violation"][:1]
+    cell = next(c for c in report["coverage"]["cells"] if c["subject"] == "onnxruntime")
+    worker = next(w for w in report["run"]["workers"] if w["name"] == "onnxruntime")
+    report["findings"], report["coverage"]["cells"], report["run"]["workers"] = [], [], []
+    edition = next(e for e in report["editions"] if e["id"] == ONNX)
+    report["editions"] = [
+        {**edition, "id": f"ai.onnx/DequantizeLinear-{number}", "clauses": []} for number in range(editions)
+    ]
+    for index in range(implementations):
+        name = f"implementation-{index}"
+        report["run"]["workers"].append({**worker, "name": name, "family": name})
+        for number in range(editions):
+            contract = f"ai.onnx/DequantizeLinear-{number}"
+            report["coverage"]["cells"].append({**cell, "subject": name, "contract": contract})
+            subject = {**first["subject"], "name": name, "family": name}
+            mistake = {**first["attribution"], "reading": f"mistake-{index}-{number}", "departures": []}
+            made = {
+                "id": f"violation-{index:04}{number:04}",
+                "contract": contract,
+                "subject": subject,
+                "attribution": mistake,
+            }
+            # Neighbouring editions differ, so that none shares a row.
+            report["findings"] += [{**first, **made}] if (index + number) % 2 else []
+    report["causes"] = causes_of(report)
+    return report
 
 
-def test_a_redirected_console_has_one_line_for_each_finding() -> None:
-    lines = printed(sample_report()).splitlines()
-    for finding in sample_report()["findings"]:
-        (line,) = [line for line in lines if finding["id"] in line]
-        assert finding["contract"] in line
-        assert finding["summary"].strip() in line
-        assert ("(|x - zero point| >= 2^31)" in line) == (finding["verdict"] == "violation")
-        assert "no simple region" not in line
+@pytest.mark.parametrize("width", [80, 100, 200])
+@pytest.mark.parametrize("make", [sample_report, wide_report])
+def test_the_console_needs_few_lines_at_every_width(make: Callable[[], dict[str, Any]], width: int) -> None:
+    report = make()
+    report["run"]["left_out"] = [f"a{i} is left out: b{i} is not installed; pip install b{i}" for i in range(5)]
+    for terminal in (True, False):
+        text = printed(report, width, terminal)
+        lines = text.splitlines()
+        assert len(lines) <= (MOST_LINES_IN_TERMINAL if terminal else MOST_LINES_IN_LOG)
+        assert max(map(len, lines)) <= width or not terminal
+        listed = [cause.id for cause in causes(report)]
+        shown = [identity for identity in listed if f"{identity}  " in text]
+        assert LEAST_CAUSES <= len(shown) <= MOST_CAUSES
+        assert shown == listed[: len(shown)], "worst first"
+        assert f"and {len(listed) - len(shown)} more cause" in text or len(shown) == len(listed)
+        assert "left out, not installed: a0, a1, a2, a3, a4" in text
+        assert f"xverify report runs/1 --issue {listed[0]}" in text
+        assert f"xverify replay {listed[0]} --run runs/1" in text
+
+
+def test_the_console_counts_the_worst_causes_of_each_implementation() -> None:
+    text = printed(sample_report(), 200, terminal=True)
+    header = next(line for line in text.splitlines() if "onnxruntime" in line)
+    row = next(line for line in text.splitlines() if line.startswith(ONNX.replace("-21", " 21")))
+    assert row[header.index("onnxruntime") :].startswith("1 fatal")
+    assert "1 zero point 1 becomes 2.1475e+09 instead of -2.1475e+09" in printed(sample_report()).replace(",", "")
+    assert "not tested: rank 6" in text
+
+
+def test_a_sweep_without_a_difference_says_so() -> None:
+    report = copy.deepcopy(sample_report())
+    report["findings"] = report["causes"] = []
+    assert "no cause of a difference was found" in printed(report)
 
 
 def test_the_console_takes_markup_in_text_as_text() -> None:
@@ -278,11 +340,11 @@ def test_markdown_text_starts_no_list_and_mentions_no_user(line: str, shown: str
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"schema": "xverify.report/2"}, "a report of another version of xverify"),
-        ({"schema": "xverify.report/10.1"}, "a report of another version of xverify"),
+        ({"schema": "xverify.report/3"}, "a report of another version of xverify"),
+        ({"schema": "xverify.report/20.1"}, "a report of another version of xverify"),
         ({"schema": "xverify.reports/1"}, "not a report of xverify"),
         ({"schema": None}, "not a report of xverify"),
-        ({"schema": ["xverify.report/1"]}, "not a report of xverify"),
+        ({"schema": ["xverify.report/2"]}, "not a report of xverify"),
     ],
 )
 @pytest.mark.parametrize("command", [["report", "--format", "html", "-o"], ["replay"]])
@@ -297,7 +359,7 @@ def test_a_report_of_another_version_is_one_sentence_and_nothing_is_overwritten(
     result = CliRunner().invoke(cli.main, words)
     assert result.exit_code == 2
     assert result.output.count("\n") == 1, result.output
-    for part in (sentence, "'xverify.report/1'", "make"):
+    for part in (sentence, "'xverify.report/2'", "make"):
         assert part in result.output
     assert (out.read_text(), other.read_bytes()) == ("what was there", before)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["other.json", "out.html"]
@@ -341,8 +403,8 @@ def test_progress_takes_every_event_and_can_be_closed_at_any_time(terminal: bool
         assert "\x1b" not in text
         assert text.splitlines() == [
             "sweep run-1: 1 edition, onnxruntime",
-            "onnxruntime 1.27.0 is ready",
             "openvino cannot be imported: [no] module",
+            "ready: onnxruntime 1.27.0",
             "12 s walk: 1 000 calls, 2.0M values, 1 finding",
             "shrinking 1 finding",
         ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import Any
 from urllib.parse import unquote
@@ -11,6 +12,8 @@ from html_pages import Page, section
 from sample_report import DIVIDE, HOSTILE, ONNX, hostile_report, sample_report
 
 from xverify.report import render, summary
+from xverify.report.causes import causes, sentence
+from xverify.report.schema import upgraded
 
 
 @pytest.mark.parametrize("make", [sample_report, hostile_report])
@@ -26,7 +29,8 @@ def test_the_html_is_whole_and_needs_nothing_else(make: Any) -> None:
     assert set(identities.values()) == {1}
     targets = {attributes["href"] for tag, attributes in page.tags if tag == "a"}
     if make is sample_report:
-        assert {unquote(str(target)[1:]) for target in targets} <= set(identities)
+        assert {unquote(str(target)[1:]) for target in targets if "=" not in str(target)} <= set(identities)
+        assert {entry["id"] for entry in make()["causes"]} <= set(identities)
 
 
 def test_the_html_escapes_all_text_of_the_report() -> None:
@@ -124,16 +128,92 @@ def test_the_html_holds_short_scripts_and_not_the_long_ones() -> None:
     assert len(page) < 200_000
 
 
-def test_a_variant_has_findings_but_no_cell_count() -> None:
-    """A variant is compared with the default and not judged."""
+def shown(page: str) -> str:
+    """Return the text of a page on one line."""
+    return " ".join("".join(Page(page).text).replace("\N{NO-BREAK SPACE}", " ").split())
+
+
+def tags(page: str, name: str, marked: str) -> list[dict[str, str | None]]:
+    """Return the attributes of all tags of a class."""
+    return [attributes for tag, attributes in Page(page).tags if tag == name and attributes.get("class") == marked]
+
+
+def test_the_grid_counts_the_causes_of_each_implementation_by_effect() -> None:
+    report = sample_report()
+    report["run"]["workers"][0]["release"] = "ONNX Runtime 1.27.0, 2023-08"
+    page = render(report, "html")
+    effects = {
+        "process": ["ends-process"], "values": ["wrong", "last-places"], "refusals": ["refuses"], "texts": ["open"],
+        "forbidden": ["no-validation"],
+    }  # fmt: skip
+    for key, severities in effects.items():
+        listed = [c for c in report["causes"] if c["severity"] in severities and c["kind"] != "change"]
+        counts = Counter(name for cause in listed for name in cause["implementations"] or ["the documents"])
+        pattern = rf'href="#implementation=([^"]*)&amp;effect={key}">(\d+)<'
+        assert {unquote(name): int(count) for name, count in re.findall(pattern, page)} == counts, key
+    assert "onnxruntime ONNX Runtime 1.27.0, 2023-08, 3 years old" in shown(page).replace(
+        "onnxruntimeONNX", "onnxruntime ONNX"
+    )
+
+
+def test_the_first_screen_has_the_five_worst_causes_in_sentences() -> None:
+    report = sample_report()
+    page = render(report, "html")
+    listed = page[page.index('<ol class="worst">') : page.index("</ol>", page.index('<ol class="worst">'))]
+    assert re.findall(r'href="#([^"]*)"', listed) == [entry["id"] for entry in report["causes"][:5]]
+    assert all(sentence(cause) in shown(listed) for cause in causes(report)[:5])
+
+
+def test_filters_find_each_cause_by_its_attributes() -> None:
+    report = sample_report()
+    page = render(report, "html")
+    cards = {attributes["id"]: attributes for attributes in tags(page, "details", "cause")}
+    assert list(cards) == [entry["id"] for entry in report["causes"]]
+    choices = {str(attributes["value"]) for tag, attributes in Page(page).tags if tag == "option"}
+    for entry in report["causes"]:
+        attributes = {name: str(value).split("\n") for name, value in cards[entry["id"]].items()}
+        assert attributes["data-implementation"] == (entry["implementations"] or ["the documents"])
+        assert attributes["data-edition"] == entry["documents"]
+        assert [name for name in attributes["data-type"] if name] == entry["x_dtypes"]
+        assert {*attributes["data-implementation"], *entry["documents"], *attributes["data-effect"]} <= choices
+    assert 'id="filter-empty" hidden>No cause matches these filters.' in page
+
+
+def test_a_report_without_causes_says_so() -> None:
+    report = sample_report()
+    report["findings"], report["schema"] = [], "xverify.report/1"
+    text = shown(render(upgraded(report), "html"))
+    assert "No cause in 6 204 311 values" in text
+    assert "No cause: every answer is legal." in text
+
+
+def test_printing_leaves_summary_and_causes() -> None:
+    page = render(sample_report(), "html")
+    assert "nav, .filters, button, .unprinted, .evidence { display: none; }" in page
+    rest = page[page.index('<div class="unprinted">') :]
+    for part in ("heat", "sentences", "cells", "clauses", "coverage", "run"):
+        assert f'<h2 id="{part}">' in rest, part
+    assert 'class="cause"' not in rest
+    assert page.count('<div class="evidence">') == len(sample_report()["causes"])
+
+
+def test_a_field_of_the_heat_map_counts_causes_and_opens_its_types() -> None:
+    page = render(sample_report(), "html")
+    heat = page[page.index('<h2 id="heat">') : page.index('<h2 id="sentences">')]
+    text = shown(heat)
+    assert "violation int32" in text
+    assert "agrees uint8, int8, uint4, int32, float8_e4m3fn, int16" in text
+    assert '<a href="#implementation=tensorflow&amp;edition=tensorflow/Dequantize%40installed">' in heat
+
+
+def test_a_variant_is_counted_for_its_implementation() -> None:
     report = sample_report()
     one = next(finding for finding in report["findings"] if finding["verdict"] == "violation")
     subject = {**one["subject"], "name": "onnxruntime[threads=8]"}
     report["findings"].append({**one, "id": "nondeterministic-1", "verdict": "nondeterministic", "subject": subject})
-    page = "".join(Page(render(report, "html")).text).replace("\N{NO-BREAK SPACE}", " ")
-    matrix = " ".join(
-        page.partition("What each implementation does")[2].partition("One for each discrepancy")[0].split()
-    )
-    assert "threads=8" in matrix
-    assert "1 nondeterministic" in matrix
-    assert "0 cells" not in matrix
+    report["schema"] = "xverify.report/1"
+    page = render(upgraded(report), "html")
+    (identity,) = [c["id"] for c in upgraded(report)["causes"] if c["implementations"] == ["onnxruntime[threads=8]"]]
+    card = page[page.index(f'<details class="cause" id="{identity}"') :]
+    assert 'data-implementation="onnxruntime"' in card[: card.index("<summary>")]
+    assert "onnxruntime[threads=8]" in shown(card[: card.index('<div class="evidence">')])

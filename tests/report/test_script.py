@@ -30,7 +30,7 @@ from scripts_run import run, scaled
 from xverify.core.call import Call, Tensor, encode_call
 from xverify.oracles import all_oracles, installed_version, plugin
 from xverify.report import script_main, summary
-from xverify.report.script import script_for, scripts_of, sources
+from xverify.report.script import environment, script_for, scripts_of, sources
 
 
 @pytest.mark.parametrize("name", ["onnxruntime", "onnx-reference"])
@@ -267,3 +267,14 @@ def test_scripts_of_a_report_are_those_of_its_witnesses() -> None:
     made = scripts_of(report)
     assert set(made) == {f["id"] for f in report["findings"] if f["witness"]}
     assert all(re.match(r"#!/usr/bin/env python3\n\"\"\"Shows ", text) for text in made.values())
+
+
+def test_a_script_sets_the_variables_of_an_implementation_and_of_a_setting() -> None:
+    own = {"TF_ENABLE_ONEDNN_OPTS": "0"}
+    for name in ("tensorflow-own-kernels", "tensorflow[kernels=own]"):
+        assert environment({"name": name, "role": "oracle"}) == own
+    assert (
+        environment({"name": "tensorflow", "role": "oracle"})
+        == environment({"name": "nowhere", "role": "oracle"})
+        == {}
+    )

@@ -287,6 +287,23 @@ def float32_quotient(t: Triple) -> int:
     return round_to(t.out, rounded("float32", divide(difference, t.scale)))
 
 
+def operands_in_float32(t: Triple) -> int:
+    return in_float32(Triple(rounded("float32", t.x), rounded("float32", t.zero_point), t.scale, t.out))
+
+
+def difference_in_output(t: Triple, operands_cast: bool) -> int:
+    """A difference in the output type, and a product rounded to float32 and to the output type."""
+    x, zero_point = (rounded(t.out, v) if operands_cast else v for v in (t.x, t.zero_point))
+    difference = rounded(t.out, subtract(x, zero_point))
+    return round_to(t.out, rounded("float32", multiply(difference, t.scale)))
+
+
+def folded(t: Triple, fused: bool) -> int:
+    """x * scale - zero point * scale in float32."""
+    product, offset = multiply(t.x, t.scale), rounded("float32", multiply(t.zero_point, t.scale))
+    return round_to(t.out, rounded("float32", subtract(product if fused else rounded("float32", product), offset)))
+
+
 LINEAR: Mapping[str, Callable[[Triple], int]] = {
     "exact": exactly,
     "float32": in_float32,
@@ -296,6 +313,11 @@ LINEAR: Mapping[str, Callable[[Triple], int]] = {
     "operands-output-scale-cast": lambda t: in_output(t, True, True),
     "exact-quotient": exact_quotient,
     "float32-quotient": float32_quotient,
+    "operands-float32+difference-float32+rounded-float32": operands_in_float32,
+    "difference-output+rounded-float32": lambda t: difference_in_output(t, False),
+    "cast-operands-output+difference-output+rounded-float32": lambda t: difference_in_output(t, True),
+    "folded+rounded-float32": lambda t: folded(t, False),
+    "fused+rounded-float32": lambda t: folded(t, True),
 }
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 from sample_report import HOSTILE, ONNX, cell_key, sample_report
 
+from xverify.verify.causes import causes_of
+
 KERNEL = "kernels/mine.py:dequantize"
 LINE = f"{ONNX} x=int8[1]:03 scale=float32[]:3f000000"
 STATES = {
@@ -67,7 +69,25 @@ def gate_report(outcome: str = "findings", reason: str = "", **gate: Any) -> dic
         "calls": 12_345,
         **gate,
     }
+    return regrouped(report)
+
+
+def regrouped(report: dict[str, Any]) -> dict[str, Any]:
+    """Return the report with the causes of its present findings."""
+    report["causes"] = causes_of(report)
     return report
+
+
+def many_crashes(report: dict[str, Any], number: int, **more: Any) -> dict[str, Any]:
+    """Return the report with as many crashes of different causes as its only findings. All fail."""
+    crash = finding_of(report, "crash")
+    report["findings"] = []
+    for each in range(number):
+        got = {**crash["witness"]["got"], "message": f"killed by SIGABRT\nfailed in {'ab' * (each + 1)}"}
+        named = {"id": f"crash-{each:010x}", "witness": {**crash["witness"], "got": got}}
+        report["findings"].append({**crash, **named, **more})
+    report["gate"]["failing"] = [finding["id"] for finding in report["findings"]]
+    return regrouped(report)
 
 
 def finding_of(report: dict[str, Any], verdict: str) -> dict[str, Any]:

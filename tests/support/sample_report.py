@@ -8,6 +8,8 @@ from typing import Any
 
 from sample_editions import DIVIDE, ONEDNN, ONNX, TENSORFLOW, plain_editions
 
+from xverify.report.schema import upgraded
+
 VERSIONS = {
     "onnxruntime": "1.27.0",
     "onnx-reference": "1.23.2",
@@ -223,6 +225,12 @@ def findings() -> list[dict[str, Any]]:
                                         "the implementation's result", "digest": "", "file": ""}}, "legal": []}),
         finding("memory", "xverify-numpy", ONNX, "formula", "xverify-numpy writes to its inputs",
                 {"call": small_call(), "got": {**plain, "notes": ["input-written"]}, "legal": []}),
+        finding("not-followed", "xverify-numpy", DIVIDE, "formula",
+                f"xverify-numpy does not follow {DIVIDE} (900 of 1 204 values differ); it follows {ONEDNN}",
+                {"call": {**small_call(), "contract": DIVIDE}, "got": gave("float32", [1], ["6.0"], ["0x40c00000"]),
+                 "legal": [wrong([0], ("6.0", "0x40c00000"), ("1.5", "0x3fc00000", ["exact", "float32"]))]},
+                cells=[cell_key(DIVIDE)], values=900,
+                followed=[{"subject": "xverify-numpy", "contract": DIVIDE, "values": 304, "of": 1_204}]),
         finding("changed", "onnxruntime", ONNX, "formula", "fixed in onnxruntime 1.27.0: 1.17.0 subtracts in int32 with "
                 "wrap-around, which contradicts 'formula'", {"call": small_call(), "got": plain, "legal": []}, max_ulp=0,
                 reference="onnxruntime==1.17.0", readings=["wraps-int32"],
@@ -314,7 +322,7 @@ def workers() -> list[dict[str, Any]]:
 def sample_report() -> dict[str, Any]:
     """Return a fresh report that a test may change."""
     report = {
-        "schema": "xverify.report/1",
+        "schema": "xverify.report/1",  # `upgraded` adds the causes
         "run": {
             "id": "20260803-141502-7f3a",
             "command": "xverify sweep --budget 60s --seed 0",
@@ -349,7 +357,7 @@ def sample_report() -> dict[str, Any]:
         },
         "findings": findings(),
     }  # fmt: skip
-    return copy.deepcopy(report)
+    return dict(upgraded(copy.deepcopy(report)))
 
 
 HOSTILE = (
@@ -360,7 +368,7 @@ HOSTILE = (
 
 def hostile_report() -> dict[str, Any]:
     """Return the sample with hostile text added to every free string, ids and names included."""
-    kept = {"schema", "verdict", "role", "kind", "status", "shrunk", "hex", "dtype", "layout"}
+    kept = {"schema", "verdict", "role", "kind", "severity", "status", "shrunk", "hex", "dtype", "layout"}
 
     def soil(value: Any, name: str = "") -> Any:
         if isinstance(value, str) and name not in kept:

@@ -252,8 +252,8 @@ def test_a_cell_has_its_worst_outcome() -> None:
         seen.append(observation)
         assert status(*seen) == word
         assert status(*reversed(seen)) == word
-    assert {status(*seen[:n], is_judged=False) for n in (1, 2, 3, 4)} == {"not-judged-agrees"}
-    assert {status(*seen[:n], is_judged=False) for n in (5, 6)} == {"not-judged-differs"}
+    assert {status(*seen[:n], is_judged=False) for n in (1, 2, 3, 4, 5)} == {"not-judged-agrees"}
+    assert status(*seen[:6], is_judged=False) == "not-judged-differs"
     assert [status(*seen[:n], is_judged=False) for n in (7, 8)] == ["hang", "crash"]
 
 
@@ -268,6 +268,40 @@ def test_a_cell_that_answers_nothing() -> None:
     assert tally.status(ONE, judged.cell) == "unsupported"
     tally.observe(judged, ONE, by(judged), True)
     assert tally.status(ONE, judged.cell) == "wrongly-rejected", "it answers others"
+
+
+def test_values_are_judged_wherever_a_call_is_answered() -> None:
+    """Also in a cell whose simplest call is refused."""
+    first, second = asked([1], 0), asked([2], 1)
+    for refused in (UNSUPPORTED, REJECTED):
+        tally, row = tallied((first, refused), (second, moved(second, 50)))
+        row.simplest_refused = True
+        assert tally.status(ONE, first.cell) == "violation"
+        assert [cell for _, cell, *_ in tally.violations()] == [first.cell]
+
+
+def test_a_cell_that_is_not_judged_differs_by_its_values_alone() -> None:
+    """Refusals are gaps. The smallest refused call stays, for the report."""
+    small, large = asked([1], 0), asked([2, 3], 1)
+    assert status((small, REJECTED), is_judged=False) == "unsupported"
+    tally, row = tallied(
+        (large, REJECTED), (small, REJECTED), (large, UNSUPPORTED), (large, by(large)), is_judged=False
+    )
+    assert row.refused is not None
+    assert (row.refused[0], row.due) == (small, 2)
+    graph = replace(small, call=replace(small.call, around=("y>identity:0",)))
+    assert tallied((graph, UNSUPPORTED), (graph, REJECTED), is_judged=False)[1].refused is None
+    assert (tally.status(ONE, small.cell), list(tally.not_followed())) == ("not-judged-agrees", [])
+    for values, outcome in (
+        (1, moved(large, 50)),
+        (2, Outcome("unreadable", error="E")),
+        (2, Outcome("tensor", tensor("float64", [2.0, 3.0]))),
+    ):
+        tally, row = tallied((large, outcome), is_judged=False)
+        ((_, cell, _, discrepancy, judged, shown),) = tally.not_followed()
+        assert (tally.status(ONE, cell), judged, shown) == ("not-judged-differs", large, outcome)
+        assert (discrepancy.key.verdict, discrepancy.key.detail) == ("not-followed", "")
+        assert (discrepancy.values, row.due) == (values, 2)
 
 
 def test_calls_that_are_left_open_have_cells_of_their_own() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from judged_calls import ONE, ONNX_13, ONNX_21, ONNX_25, TWO, WRAPS, asked, by, concluded, shifted
@@ -116,6 +118,30 @@ def test_an_ambiguity_needs_implementations_that_differ() -> None:
         tally, found = concluded([(judged, ONE, alone), (judged, TWO, alone)])
         assert found == {}
         assert tally.status(TWO, judged.cell) == "agrees"
+
+
+def test_the_result_that_an_official_case_states_is_the_only_legal_one() -> None:
+    """The text leaves the call open.
+
+    So a refusal is no finding, and neither is any result of a similar call.
+    """
+    case = next(case for case in ONNX_25.official_cases() if case.name == "test_dequantizelinear_uint4")
+    judged, similar = judge(ONNX_25, case.call), judge(ONNX_25, replace(case.call, attributes={}))
+    assert (judged.judgement.verdict, similar.judgement.verdict) == ("unspecified", "unspecified")
+    assert similar.legal is None
+    right = Outcome("tensor", case.due)
+    for outcome in (right, Outcome("rejected", error="ValueError")):
+        tally, found = concluded([(judged, ONE, outcome), (similar, ONE, shifted(right))])
+        assert (found, tally.status(ONE, judged.cell)) == ({}, "unspecified")
+    tally, found = concluded([(judged, ONE, shifted(right)), (similar, ONE, right)])
+    assert tally.status(ONE, judged.cell) == "violation"
+    (finding,) = found.values()
+    assert (finding.key.verdict, finding.key.clause) == ("violation", ONNX_25.id + "/formula")
+    assert (finding.call, finding.values) == (case.call, 1)
+    other = replace(case, due=shifted(right).tensor)
+    contract = replace(ONNX_25, official_cases=lambda: (other,))
+    _, found = concluded([(judge(contract, case.call), ONE, right)])
+    assert found["violation"].values == 1, "the stated result outweighs the readings"
 
 
 def test_flushed_subnormals_are_an_ambiguity() -> None:

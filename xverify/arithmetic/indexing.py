@@ -19,7 +19,7 @@ import numpy as np
 from xverify.arithmetic.gathers import GATHERS, Gather, Index, placement_of
 from xverify.arithmetic.reading import Codes, Operands
 from xverify.arithmetic.requantize import quantizes, requantized
-from xverify.core.call import BITS, Call
+from xverify.core.call import BITS, Call, code_dtype
 from xverify.core.dtypes import FLOATS, QUANTIZED, values
 
 Reread = tuple[str, Codes]
@@ -92,7 +92,7 @@ def misindexing(name: str) -> Misindexing:
 
 @cache
 def all_mistakes() -> Mapping[str, Misindexing]:
-    """Every mistake by name: those of several operands first, those of one of them alone, then those of a graph."""
+    """Every mistake by name: of several operands, of one operand, then of a graph."""
     whole: list[Misindexing] = []
     alone: list[Misindexing] = []
     for name, words, roles, read in _rows():
@@ -106,7 +106,7 @@ def all_mistakes() -> Mapping[str, Misindexing]:
 
 
 def _of_one(words: str, operand: str) -> str:
-    """The words of a mistake for one of its operands, such as "takes the first zero point for all channels"."""
+    """A mistake in words for one operand, such as "takes the first zero point for all channels"."""
     named = re.sub(r"(first|each parameter's|[lk]'s) parameters", rf"\1 {operand}", words)
     named = re.sub(r"parameter(s?)\b", rf"{operand}\1", named)
     return named if named != words else f"{words} ({operand} only)"
@@ -170,6 +170,14 @@ _TYPES_OF_ONE_WIDTH = (
 
 def _retyped(dtype: str, other: str, call: Call, right: Operands, role: str) -> Reread | None:
     return (other, right.codes[role]) if right.dtypes[role] == dtype else None
+
+
+def _magnitude(call: Call, right: Operands, role: str) -> Reread | None:
+    """The parameter without its sign, where it has a float type with a sign."""
+    dtype = right.dtypes[role]
+    if dtype not in FLOATS or 0 in right.shape:
+        return None
+    return dtype, right.codes[role] & code_dtype(dtype).type((1 << (BITS[dtype] - 1)) - 1)
 
 
 def _swapped(call: Call, right: Operands, role: str) -> Reread | None:
@@ -297,6 +305,7 @@ def _rows() -> Iterator[tuple[str, str, tuple[str, ...], Read]]:
         roles = _DATA if dtype in QUANTIZED else _PARAMETERS
         yield f"{dtype}-as-{other}", f"reads {dtype} as {other}", roles, partial(_retyped, dtype, other)
     yield "parameters-swapped", "takes the scale and the zero point for each other", _PARAMETERS, _swapped
+    yield "magnitude", "takes the magnitude of the scale", ("scale",), _magnitude
     for name, words, bits, padding, source in _PACKED:
         yield name, words, _DATA, partial(_moved, source, bits, padding)
     memory_order = "takes the parameters by the place of x in memory"

@@ -70,7 +70,7 @@ def range_lattice(operands: Operands) -> tuple[Reading, ...]:
 
 
 def composed(reading: object, operands: Operands) -> tuple[Affine | Scaled, ...]:
-    """The compositions of stages that a reading stands for, for the operands' types; () for a linear reading.
+    """The compositions of stages that a range reading stands for; () for a linear reading.
 
     They may differ in the last rounding from a reading that rounds the exact value once.
     """

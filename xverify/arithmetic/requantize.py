@@ -1,4 +1,4 @@
-"""Results that are quantized and dequantized once more, as graph optimisers do when they move a dequantization.
+"""Results that are quantized and dequantized once more, as by optimisers of graphs.
 
 The second QuantizeLinear has the scale of the call. Its type and its zero point may be wrong: without a zero point, uint8 is
 its default type.

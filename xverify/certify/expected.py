@@ -131,7 +131,7 @@ class Recipe:
     Each field names the type it is rounded to: "float32", or "output" for the type of the result. "" means exact.
     """
 
-    operands: Literal["", "output"] = ""
+    operands: Literal["", "float32", "output"] = ""
     """Rounding of x and of the zero point."""
     difference: Literal["", "float32", "output"] = ""
     """Rounding of x - zero point."""
@@ -152,6 +152,9 @@ RECIPES: Mapping[str, Recipe] = {
     "operands-output-scale-cast": Recipe("output", "output", "output"),
     "exact-quotient": Recipe(divide=True),
     "float32-quotient": Recipe(difference="float32", product="float32", divide=True),
+    "operands-float32+difference-float32+rounded-float32": Recipe("float32", "float32", product="float32"),
+    "difference-output+rounded-float32": Recipe(difference="output", product="float32"),
+    "cast-operands-output+difference-output+rounded-float32": Recipe("output", "output", product="float32"),
 }
 """Recipes by the names of the readings that some text admits."""
 
@@ -162,8 +165,9 @@ def difference(recipe: Recipe, x: F64, zero_point: F64 | None, out: str) -> F64:
     It is exact where the recipe does not round: no two codes are more than 2^34 units of the smallest apart.
     """
     if recipe.operands:
-        x = _through(x, out)
-        zero_point = None if zero_point is None else _through(zero_point, out)
+        kind = _named(recipe.operands, out)
+        x = _through(x, kind)
+        zero_point = None if zero_point is None else _through(zero_point, kind)
     if zero_point is not None:
         with np.errstate(invalid="ignore"):
             x = x - zero_point
@@ -233,7 +237,7 @@ def simplified(recipe: Recipe, x_dtype: str, zero_points: bool, scale_dtype: str
     """
     codes = np.arange(1 << bits_of(x_dtype), dtype=np.int64)
     x = values(x_dtype, codes)
-    if recipe.operands and _keeps(x, out):
+    if recipe.operands and _keeps(x, _named(recipe.operands, out)):
         recipe = replace(recipe, operands="")
     if (
         recipe.difference

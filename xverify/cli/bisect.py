@@ -47,7 +47,7 @@ def bisect(
 ) -> int:
     """Find the version in which a finding appears or disappears.
 
-    FINDING is the id of a finding, or the FILE of a report that holds exactly one. The command installs versions as a
+    FINDING is the id of a cause or finding, or the FILE of a report that holds exactly one. The command installs versions as a
     binary search needs them, each into its own environment, which is kept.
 
     Exit codes: 0 answered (also if no version differs), 2 wrong usage, 3 no version could be tried.
@@ -90,6 +90,7 @@ def _finding(finding: str, run: str | None, runs: Path) -> Finding:
     from xverify import report as reports
     from xverify.engine import select
     from xverify.engine.replay import finding_from_report
+    from xverify.report.causes import findings_of
 
     is_file = Path(finding).exists()
     if not is_file and (finding.endswith(".json") or "/" in finding):
@@ -97,7 +98,8 @@ def _finding(finding: str, run: str | None, runs: Path) -> Finding:
     path = select.report_file(finding, runs) if is_file else select.report_with(finding, run, runs)
     if not is_file and run is None:
         say(f"{finding} is from run {path.parent.name}")
-    entries = reports.load(path)["findings"]
+    report = reports.load(path)
+    entries = report["findings"]
     if is_file:
         if len(entries) != 1:
             first_ids = ", ".join(entry["id"] for entry in entries[:3])
@@ -106,5 +108,5 @@ def _finding(finding: str, run: str | None, runs: Path) -> Finding:
                 f"{path} holds {len(entries)} findings, but bisect takes one: give its id and --run {path}{listed}"
             )
     else:
-        entries = [entry for entry in entries if entry["id"] == finding]
+        entries = findings_of(report, finding)
     return finding_from_report(entries[0], path.parent)

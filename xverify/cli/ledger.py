@@ -60,9 +60,10 @@ def list_entries(path: Path | None) -> int:
 def accept(
     finding: str, reason: str, owner: str, expires: str | None, name: str, run: str | None, path: Path | None
 ) -> int:
-    """Accept FINDING, the id of a finding: add it to the ledger.
+    """Accept FINDING, the id of a cause or finding: add it to the ledger.
 
-    The entry covers only the recipe and the cells that were seen. Its scope can be edited in the file.
+    A cause adds an entry for each of its findings. An entry covers only the recipe and the
+    cells that were seen. Its scope can be edited in the file.
 
     Exit codes: 0 accepted, 2 no such finding, or it cannot be accepted.
     """
@@ -72,21 +73,27 @@ def accept(
     from xverify.engine import select
     from xverify.gate import ledger_file
     from xverify.gate.ledger import entry_from_finding
+    from xverify.report.causes import findings_of
 
     source = select.report_with(finding, run)
-    entries = {entry["id"]: entry for entry in reports.load(source)["findings"]}
-    if entries[finding]["known"]:
-        raise UsageError(f"{finding} is in the ledger already, as {entries[finding]['ledger']['entry']}")
+    entries = findings_of(reports.load(source), finding)
+    new = [entry for entry in entries if not entry["known"]]
+    if not new:
+        raise UsageError(f"{finding} is in the ledger already, as {entries[0]['ledger']['entry']}")
+    if name and len(new) > 1:
+        raise UsageError(f"--name names one entry, and {finding} has {len(new)} findings; leave it out")
     until = None if expires is None else select.day(expires, date.today())
     path = path or select.LEDGER
+    when = f" until {until}" if until else ""
+    seen = "" if run else f", as seen in run {source.parent.name}"
     try:
-        entry = entry_from_finding(entries[finding], reason, date.today(), owner, until, name, source.parent)
-        ledger_file.accept(path, entry)
+        accepted = [entry_from_finding(each, reason, date.today(), owner, until, name, source.parent) for each in new]
+        for entry in accepted:
+            ledger_file.accept(path, entry)
     except ValueError as error:
         raise UsageError(f"{finding} cannot be accepted: {error}") from None
-    seen = "" if run else f", as seen in run {source.parent.name}"
-    when = f" until {until}" if until else ""
-    click.echo(f"{path}: {entry.name} accepted{when}{seen}; its scope can be edited there")
+    for entry in accepted:
+        click.echo(f"{path}: {entry.name} accepted{when}{seen}; its scope can be edited there")
     return PASS
 
 

@@ -87,13 +87,14 @@ class Options:
 )
 @clear
 def replay(finding: str, **options: Any) -> int:
-    """Run a finding again: FIXED, STILL or CHANGED.
+    """Run a finding again: FIXED, STILL, CHANGED or UNSEEN.
 
-    FINDING is the id of a finding. FILE is a report or a certificate: replay runs every finding of a report. It runs
+    FINDING is the id of a finding or a cause. FILE is a report or a certificate: replay runs every finding of a report. It runs
     every counterexample of a certificate and a sample of its proven triples (HOLDS or CHANGED). CALL is a call line
-    that the gate printed; it needs no report.
+    that the gate printed; it needs no report. A crash that does not show at once is tried in 20 processes. UNSEEN is
+    one that did not show in any of them: it may still be there.
 
-    Exit codes: 0 everything is FIXED or HOLDS, 1 something is STILL or CHANGED, 2 wrong usage, 3 could not do its work.
+    Exit codes: 0 everything is FIXED, HOLDS or UNSEEN, 1 something is STILL or CHANGED, 2 wrong usage, 3 could not do its work.
     """
     chosen = Options(**options)
     any_left = False
@@ -193,9 +194,10 @@ def _huge(line: str, kernel: Oracle, own: Sequence[Contract], options: Options) 
 
 def _finding(identity: str, options: Options) -> Iterator[Replayed]:
     from xverify.engine.replay import replay_entries
+    from xverify.report.causes import findings_of
 
     report, path = _report_with(identity, options.run)
-    entries = [entry for entry in report["findings"] if entry["id"] == identity]
+    entries = findings_of(report, identity)
     kernel = _kernel_named(options)
     reference = _reference(options, kernel)
     with _asking(options, kernel, reference) as ask:

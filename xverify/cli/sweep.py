@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import shlex
 import sys
+from datetime import date
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from xverify.cli.common import FINDINGS, PASS, UNABLE, clear, console_of_output, say
 from xverify.core.errors import UsageError
 from xverify.core.verdict import Verdict
+
+if TYPE_CHECKING:
+    from xverify.engine.again import Again
 
 LEAST_SECONDS = 1.0
 """The smallest budget of a sweep, in seconds. Frameworks take longer to start."""
@@ -30,6 +35,11 @@ LEAST_SECONDS = 1.0
     multiple=True,
     metavar="NAME",
     help="Implementation to run: NAME[:OPTION][==VERSION | @PYTHON]. Repeatable.  [default: all installed]",
+)
+@click.option(
+    "--newest",
+    is_flag=True,
+    help="Run every implementation at the newest release that the package index offers. It is installed into a cache once.",
 )
 @click.option(
     "--kernel",
@@ -69,6 +79,7 @@ LEAST_SECONDS = 1.0
 def sweep(
     patterns: tuple[str, ...],
     names: tuple[str, ...],
+    newest: bool,
     kernel: str | None,
     vary: str,
     budget: str,
@@ -93,19 +104,28 @@ def sweep(
     from xverify.engine.options import Options
     from xverify.engine.sweep import new_run_id, run_directory
     from xverify.engine.sweep import sweep as run_sweep
+    from xverify.oracles.releases import remark_on_age
+    from xverify.report import summary
     from xverify.report.console import ConsoleProgress, print_summary
 
     failing, varied = _verdicts(fail_on), varying.dimensions(vary)
+    if newest and names:
+        raise UsageError(
+            f"--newest runs every implementation; for one, write --oracle {names[0].partition('==')[0]}==newest"
+        )
     limit = select.seconds(budget, 0.0 if cases else LEAST_SECONDS)
     contracts, unread = select.contracts_named(patterns)
-    oracles, left_out = select.oracles_named(names, kernel, say, contracts)
+    oracles, left_out = select.oracles_named(names, kernel, say, contracts, newest)
+    oracles = oracles if patterns else tuple(map(select.without_other_releases, oracles))
+    ages = [remark_on_age(oracle, select.version_of(oracle), date.today()) for oracle in oracles]
+    left_out += tuple(filter(None, ages))
     more, not_varied = varying.variants(oracles, varied)
     outputs = {"json": json_file, "html": html_file, "junit": junit_file}
     for path in outputs.values():
         if path is not None:
             select.writable_file(path)
     directory = run_directory(select.writable(runs or select.RUNS), new_run_id())
-    for sentence in (*left_out, *not_varied, *unread):
+    for sentence in summary.left_out((*left_out, *not_varied, *unread)):
         click.echo(f"xverify: {sentence}", err=True)
     command = shlex.join(["xverify", *sys.argv[1:]])
     console = console_of_output()
@@ -129,8 +149,7 @@ def sweep(
     for kind, path in outputs.items():
         if path is not None:
             path.write_text(reports.render(report, kind), encoding="utf-8")
-    print_summary(report, console)
-    console.print(f"report: {directory / 'report.html'}", soft_wrap=True)
+    print_summary(report, console, directory / "report.html")
     if not report["run"]["complete"]:
         click.echo("xverify: interrupted; the report covers the calls made so far", err=True)
         return UNABLE
@@ -177,30 +196,44 @@ class _Format(click.ParamType):  # type: ignore[type-arg]  # which older release
     "--format",
     "kind",
     type=_Format(),
-    default="html",
-    show_default=True,
-    help="Output format.",
+    help="Output format.  [default: html; markdown with --issue]",
 )
-@click.option("--finding", metavar="ID", help="Write only this finding, as an issue body. Needs --format markdown.")
+@click.option(
+    "--issue",
+    "--finding",
+    "identity",
+    metavar="ID",
+    help="Write the body of an issue about this cause or finding, in Markdown.",
+)
+@click.option(
+    "--again", is_flag=True, help="Ask the installed implementation again, and say in the issue what it does."
+)
+@click.option(
+    "--newest", is_flag=True, help="Ask the newest release again; it is installed in an environment of its own."
+)
 @click.option("--output", "-o", type=click.Path(path_type=Path), help="File to write.  [default: standard output]")
 @clear
-def report(runs: tuple[str, ...], kind: str, finding: str | None, output: Path | None) -> int:
+def report(
+    runs: tuple[str, ...], kind: str | None, identity: str | None, again: bool, newest: bool, output: Path | None
+) -> int:
     """Convert the report of a run, or merge several reports.
 
     RUN is the id of a run, its folder, or a report.json. The default is the newest run. Merging adds up the counts,
     and keeps for each cell the recipes that every run admits.
 
-    Exit codes: 0 written, 2 wrong usage.
+    Exit codes: 0 written, 2 wrong usage, 3 could not ask again.
     """
     from xverify import report as reports
     from xverify.engine import select
     from xverify.report.merge import merged
 
-    if finding is not None and kind != "markdown":
-        raise UsageError(f"--finding writes Markdown, not {kind}: add --format markdown")
-    if finding is not None and not runs:
-        sources = [select.report_with(finding, None)]
-        say(f"{finding} is from run {sources[0].parent.name}")
+    if identity is not None and kind not in (None, "markdown"):
+        raise UsageError(f"--issue writes Markdown, not {kind}: leave --format out")
+    if identity is None and (again or newest):
+        raise UsageError(f"--{'again' if again else 'newest'} needs --issue ID: it asks about one cause")
+    if identity is not None and not runs:
+        sources = [select.report_with(identity, None)]
+        say(f"{identity} is from run {sources[0].parent.name}")
     else:
         sources = [select.report_file(run) for run in runs or (None,)]
     if output is not None and output.resolve() in [source.resolve() for source in sources]:
@@ -209,10 +242,21 @@ def report(runs: tuple[str, ...], kind: str, finding: str | None, output: Path |
         select.writable_file(output)
     each = [reports.load(source) for source in sources]
     loaded = each[0] if len(each) == 1 else merged(each)
-    text = reports.render(loaded, kind) if finding is None else reports.issue_body(loaded, finding)
+    if identity is None:
+        text = reports.render(loaded, kind or "html")
+    else:
+        asked = _asked(loaded, identity, sources[0].parent, newest) if again or newest else None
+        text = reports.issue_body(loaded, identity, asked)
     if output is None:
         click.echo(text)
         return PASS
     output.write_text(text, encoding="utf-8")
     click.echo(f"{output} written", err=True)
     return PASS
+
+
+def _asked(report: dict[str, Any], identity: str, directory: Path, newest: bool) -> Again:
+    from xverify.engine.again import ask_again
+    from xverify.report.causes import findings_of
+
+    return ask_again(findings_of(report, identity)[0], directory, newest, say)

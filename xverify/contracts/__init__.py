@@ -7,7 +7,17 @@ from fnmatch import fnmatchcase
 from functools import cache, partial
 from pathlib import Path
 
-from xverify.contracts import external, microsoft, onednn, onednn_dequantize, onednn_guide, onnx, tensorflow
+from xverify.contracts import (
+    external,
+    litert,
+    microsoft,
+    onednn,
+    onednn_dequantize,
+    onednn_guide,
+    onnx,
+    pytorch,
+    tensorflow,
+)
 from xverify.contracts.documents import onednn_release
 from xverify.contracts.external import blamed_file
 from xverify.contracts.model import Contract
@@ -25,6 +35,8 @@ _BUILDERS: Mapping[str, Callable[[], Contract]] = {
     "onednn/DynamicDequantize-1@3.7": partial(onednn.contract, "3.7"),
     "tensorflow/Dequantize@seed": tensorflow.seed_contract,
     "tensorflow/Dequantize@installed": tensorflow.installed_contract,
+    "litert/Dequantize@spec": litert.contract,
+    **{pytorch.edition(operator): partial(pytorch.contract, operator) for operator in pytorch.OPERATORS},
 }
 
 _CARRIED: Mapping[str, Callable[[str, str, str], bool]] = {
@@ -32,13 +44,20 @@ _CARRIED: Mapping[str, Callable[[str, str, str], bool]] = {
     "com.microsoft": microsoft.carried,
     "tensorflow": tensorflow.carried,
     "onednn": onednn_guide.carried,
+    "litert": litert.carried,
+    "pytorch": pytorch.carried,
 }
+
+_GUIDE = "onednn/*@[0-9]*"
+"""The editions of oneDNN's guide, of all releases. Editions of documents that name no release do not match."""
 
 _BARE = {
     "com.microsoft/DequantizeLinear-1": "com.microsoft/DequantizeLinear-1@installed",
     "onednn/Dequantize-1": "onednn/Dequantize-1@3.5",
     "onednn/DynamicDequantize-1": "onednn/DynamicDequantize-1@multiply",
     "tensorflow/Dequantize": "tensorflow/Dequantize@installed",
+    "litert/Dequantize": "litert/Dequantize@spec",
+    **{f"pytorch/{operator}": pytorch.edition(operator) for operator in pytorch.OPERATORS},
 }
 """The edition that an id without one stands for."""
 
@@ -99,6 +118,11 @@ def rivals(identity: str) -> tuple[str, ...]:
     return tuple(b for a, b in _PAIRS if a == identity)
 
 
+def neighbours(identity: str) -> tuple[str, ...]:
+    """The editions of the same operator that an implementation may follow instead of this one."""
+    return tuple(b if a == identity else a for a, b in _PAIRS if identity in (a, b))
+
+
 def carried(identity: str, distribution: str, python: str) -> bool:
     """True if another Python's version of a distribution carries the text of an edition, unchanged.
 
@@ -115,8 +139,10 @@ def carried(identity: str, distribution: str, python: str) -> bool:
 
 
 def shipped(patterns: tuple[str, ...]) -> tuple[str, ...]:
-    """The patterns of editions, with the editions of the installed oneDNN in place of "onednn/*"."""
-    if "onednn/*" not in patterns:
+    """The patterns, with the editions of the installed release for "pytorch/*" and oneDNN's guide."""
+    if "pytorch/*" in patterns:
+        return pytorch.judging_installed()
+    if _GUIDE not in patterns:
         return patterns
     try:
         return of_onednn(onednn_release())
@@ -125,9 +151,9 @@ def shipped(patterns: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def of_onednn(release: tuple[int, int] | None) -> tuple[str, ...]:
-    """The editions that judge a release of oneDNN: those of its own guide, and those that name no release.
+    """The editions that judge a release of oneDNN: those of its own guide.
 
-    release: None if the release is not known. Then only documents without a release judge it.
+    release: None if the release is not known. Then no edition judges it.
     """
     return tuple(identity for identity in matching("onednn/*") if onednn_guide.judges(identity, release))
 
@@ -143,6 +169,7 @@ __all__ = [
     "get",
     "ids",
     "matching",
+    "neighbours",
     "newest",
     "of_onednn",
     "rivals",

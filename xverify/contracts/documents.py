@@ -230,6 +230,64 @@ def tensorflow_docstring(python: str = sys.executable) -> str:
     return ast.get_docstring(function) or ""
 
 
+_TORCH_MODULE = "ao/quantization/fx/_decomposed.py"
+_TORCH_DOCSTRINGS = {
+    "_torch_docs.py": ("quantize_per_tensor", "quantize_per_channel", "dequantize", "fake_quantize_per_tensor_affine"),
+    "_tensor_docs.py": ("dequantize",),
+}
+"""The functions whose docstrings are read, by the file of the package that has them."""
+
+
+@cache
+def torch_text(operator: str, python: str = sys.executable) -> str:
+    """The text on an operator in a Python's torch: docstrings, its schema, and lists of types.
+
+    Args:
+        operator: A function of ``torch.ops.quantized_decomposed``, or "Tensor.dequantize".
+
+    Raises:
+        DocumentError: torch is not installed, or its sources cannot be read.
+    """
+    directory = _package_directory("torch", python)
+    if directory is None:
+        raise DocumentError("torch is not installed, so its docstrings cannot be read; pip install torch")
+    try:
+        files = {
+            name: Path(directory, name).read_text(encoding="utf-8") for name in (*_TORCH_DOCSTRINGS, _TORCH_MODULE)
+        }
+    except OSError as error:
+        raise DocumentError(f"torch's docstrings cannot be read: {error.strerror}") from None
+    parts = [_operator_text(files[_TORCH_MODULE], operator)] if operator != "Tensor.dequantize" else []
+    for name, functions in _TORCH_DOCSTRINGS.items():
+        for function in functions:
+            pattern = rf'add_docstr(?:_all)?\(\s*(?:torch\.{function}|"{function}"),\s*r?"""(.*?)"""'
+            parts += re.findall(pattern, files[name], re.DOTALL)
+    return "\n".join(parts)
+
+
+def _operator_text(source: str, operator: str) -> str:
+    """The schema and the docstring of a function of torch's module, after the module's lists of types."""
+    parts: list[str] = []
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.Assign) and re.match(r"_\w+_DTYPES = ", line := ast.unparse(node)):
+            parts.append(line)
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            constants = (a.value for a in node.value.args if isinstance(a, ast.Constant) and isinstance(a.value, str))
+            parts += [text for text in constants if text.startswith(f"{operator}(")]
+        elif isinstance(node, ast.FunctionDef) and node.name == operator:
+            parts.append(ast.get_docstring(node) or "")
+    return "\n".join(parts)
+
+
+def quotes(text: str, quotation: str) -> bool:
+    """True if a text has every part of a quotation, in any order. " ... " separates the parts.
+
+    White space does not count.
+    """
+    whole = " ".join(text.split())
+    return all(" ".join(part.split()) in whole for part in quotation.split(" ... "))
+
+
 _ASK_DIRECTORY = """
 import importlib.util, sys
 spec = importlib.util.find_spec(sys.argv[1])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import replace
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,10 @@ from xverify.arithmetic.linear_operands import linear_operands, normal_axis
 from xverify.arithmetic.reading import Operands, Reading
 from xverify.arithmetic.readings import EXACT, FLOAT32
 from xverify.contracts.documents import Schema, schemas, version_of
-from xverify.contracts.model import Cell, Clause, Contract, Domain, Judgement, TextCheck, judged
+from xverify.contracts.model import Cell, Clause, Contract, Domain, Judgement, OfficialCase, TextCheck, judged
 from xverify.core.bits import canonical
 from xverify.core.call import Call
-from xverify.core.dtypes import tensor
+from xverify.core.dtypes import tensor, values
 from xverify.core.errors import DocumentError
 
 _NAME = "com.microsoft/DequantizeLinear-1"
@@ -155,6 +156,7 @@ def _build(edition: str, document: str, domain: Domain, clauses: dict[str, tuple
         readings=_readings,
         value_clause=partial(_value_clause, edition),
         text_checks=partial(_check_examples, domain) if edition == "seed" else tuple,
+        official_cases=partial(_official_cases, domain) if edition == "seed" else tuple,
     )
 
 
@@ -168,6 +170,30 @@ def example_calls() -> tuple[tuple[str, Call, list[float] | None], ...]:
         attributes = {} if axis is None else {"axis": axis}
         calls.append((name, Call(f"{_NAME}@seed", tensors, attributes, f"example {name}"), expected))
     return tuple(calls)
+
+
+@cache
+def _official_cases(domain: Domain) -> tuple[OfficialCase, ...]:
+    """The examples of the seed page that its clauses allow.
+
+    Where an example computes y, so does this function.
+    """
+    cases = []
+    for name, call, printed in example_calls():
+        if _judge("seed", domain, call).verdict == "allowed":
+            due = tensor("float32", _computed(call) if printed is None else printed)
+            cases.append(
+                OfficialCase(f"example {name}", _SEED_DOCUMENT, replace(call, origin=f"official: {name}"), due)
+            )
+    return tuple(cases)
+
+
+def _computed(call: Call) -> Any:
+    """The y of the example _axis, which the page computes in float32 with parameters of (1, 3, 1, 1)."""
+    x, scale, zero_point = (
+        values(call.tensors[role].dtype, call.tensors[role].codes) for role in ("x", "scale", "zero_point")
+    )
+    return (x - zero_point.reshape(1, 3, 1, 1)) * scale.reshape(1, 3, 1, 1)
 
 
 def _check_examples(domain: Domain) -> tuple[TextCheck, ...]:

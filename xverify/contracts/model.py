@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 from xverify.arithmetic.reading import Codes, Operands, Reading
-from xverify.core.call import Call
+from xverify.core.call import Call, Tensor
 
 Verdict = Literal["allowed", "forbidden", "unspecified"]
 Granularity = Literal["per_tensor", "per_axis", "blocked"]
@@ -80,6 +81,8 @@ class Domain:
     """The axis of a call without the attribute axis. None: such a call is per tensor."""
     modes: tuple[str, ...] = ()
     """The admitted values of TensorFlow's attribute mode."""
+    ranks: tuple[int, ...] = ()
+    """The admitted ranks of x; empty if the edition limits none."""
 
     def zero_points_for(self, x_dtype: str) -> tuple[str, ...]:
         """The dtypes that a zero point may have beside an x of that dtype."""
@@ -121,6 +124,20 @@ class TextCheck:
 
 
 @dataclass(frozen=True, eq=False)
+class OfficialCase:
+    """A call whose result a document states, such as a conformance test that is published with a standard."""
+
+    name: str
+    """The name that the document gives the case."""
+    source: str
+    """The document or the package that states the case, with its release."""
+    call: Call
+    """The call, under the edition that the case belongs to."""
+    due: Tensor
+    """The stated result."""
+
+
+@dataclass(frozen=True, eq=False)
 class FixedResult:
     """The only legal result of a call, where an implementation stands for the text."""
 
@@ -154,6 +171,8 @@ class Contract:
     """
     text_checks: Callable[[], tuple[TextCheck, ...]] = tuple
     """The contradictions inside the document itself."""
+    official_cases: Callable[[], tuple[OfficialCase, ...]] = tuple
+    """The calls whose results the document states. They are part of it: see `due`."""
     like: str = ""
     """For an edition that no implementation knows by its id: the edition whose calls have the same form."""
     denormals: Denormals = "flush-inputs"
@@ -172,6 +191,16 @@ class Contract:
         """The id of the edition under which implementations get the calls of this edition."""
         return self.like or self.id
 
+    def due(self, call: Call) -> Tensor | None:
+        """The result that an official case states for the call; None if the call is no such case."""
+        case = _by_digest(self.official_cases()).get(call.digest())
+        return None if case is None else case.due
+
+
+@cache
+def _by_digest(cases: tuple[OfficialCase, ...]) -> Mapping[str, OfficialCase]:
+    return {case.call.digest(): case for case in cases}
+
 
 __all__ = [
     "ALLOWED",
@@ -184,6 +213,7 @@ __all__ = [
     "FixedResult",
     "Granularity",
     "Judgement",
+    "OfficialCase",
     "Operands",
     "Reading",
     "TextCheck",

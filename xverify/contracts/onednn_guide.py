@@ -1,7 +1,7 @@
 """The releases of oneDNN's guide, and rules that the editions of both operations share.
 
 No wheel contains the guide. The library's sources do, and an edition has the name of the first release with its text. A
-library is judged by the edition of its own release, and by the two documents that name no release.
+library is judged by the edition of its own release. The two documents that name no release judge no library.
 """
 
 from __future__ import annotations
@@ -47,13 +47,12 @@ def document(identity: str) -> str:
 
 
 def judges(identity: str, release: Release | None) -> bool:
-    """True if an edition judges a release of the library.
+    """True if an edition of the guide covers a release of the library.
 
-    Its own guide does, and so does every document that names no release. An unknown release (None) is judged by the latter
-    only.
+    No edition judges an unknown release (None).
     """
     if identity not in RELEASES or release is None:
-        return identity not in RELEASES
+        return False
     first, last = RELEASES[identity]
     return first <= release <= last
 

@@ -8,8 +8,20 @@ from functools import partial
 from xverify.arithmetic.linear_operands import ceil_div, has_nonzero, linear_operands, normal_axis
 from xverify.arithmetic.reading import Operands, Reading
 from xverify.arithmetic.readings import EXACT, FLOAT32, OUTPUT, by_name
+from xverify.contracts import official_cases
 from xverify.contracts.documents import Schema, newest_opset, schemas, version_of
-from xverify.contracts.model import Cell, Clause, Contract, Domain, Granularity, Judgement, TextCheck, judged
+from xverify.contracts.model import (
+    Cell,
+    Clause,
+    Contract,
+    Domain,
+    Granularity,
+    Judgement,
+    OfficialCase,
+    TextCheck,
+    judged,
+)
+from xverify.contracts.official_cases import onnx_node_tests
 from xverify.core.call import Call
 from xverify.core.errors import DocumentError
 
@@ -54,6 +66,15 @@ _SILENT = {
 }
 """Subjects on which the text is silent: the first and last such version, and a note."""
 
+_CONTRADICTED = {
+    "shape-1-zero-point": (
+        19,
+        "zero-point-shape",
+        "onnx's node tests contradict this sentence: they pass a zero point of shape (1,) beside a scalar scale",
+    ),
+}
+"""Sentences that onnx's node tests contradict: the first such version, the clause of the sentence, and a note."""
+
 
 def _clauses(identity: str, version: int, schema: Schema, quantize: Schema | None, document: str) -> dict[str, Clause]:
     clauses = {}
@@ -74,6 +95,9 @@ def _clauses(identity: str, version: int, schema: Schema, quantize: Schema | Non
     for name, (first, last, note) in _SILENT.items():
         if first <= version <= last:
             clauses[name] = Clause(f"{identity}/{name}", "", document, note)
+    for name, (first, sentence, note) in _CONTRADICTED.items():
+        if version >= first and sentence in clauses:
+            clauses[name] = Clause(f"{identity}/{name}", clauses[sentence].text, document, note)
     return clauses
 
 
@@ -142,7 +166,9 @@ def _judge(identity: str, version: int, domain: Domain, call: Call) -> Judgement
             forbidden.append("zero-point-type")
         elif x.dtype == "int32" and has_nonzero(zero_point):
             unspecified.append("int32-zero-point")
-        if zero_point.shape != scale.shape:
+        if version >= _CONTRADICTED["shape-1-zero-point"][0] and (scale.shape, zero_point.shape) == ((), (1,)):
+            unspecified.append("shape-1-zero-point")
+        elif zero_point.shape != scale.shape:
             forbidden.append("zero-point-shape")
     return judged(identity, forbidden, unspecified)
 
@@ -193,6 +219,25 @@ def _check_onnxruntime(version: int, schema: Schema) -> tuple[TextCheck, ...]:
     return (TextCheck(f"ai.onnx/DequantizeLinear-{version}/formula", "schema-differs:onnxruntime", summary),)
 
 
+def _official_cases(version: int, domain: Domain) -> tuple[OfficialCase, ...]:
+    """The node tests of the installed onnx whose types, attributes and granularity the edition has.
+
+    The tests' models have the newest opset. Each version admits what the one before it does, and keeps its meaning. So a test
+    also holds for an earlier version that has all its types, attributes and granularity.
+    """
+    return official_cases.of_edition(onnx_node_tests(), f"ai.onnx/DequantizeLinear-{version}", version, domain)
+
+
+def _text_checks(version: int, domain: Domain, schema: Schema) -> tuple[TextCheck, ...]:
+    identity = f"ai.onnx/DequantizeLinear-{version}"
+    cases = official_cases.contradictions(
+        _official_cases(version, domain),
+        partial(_judge, identity, version, domain),
+        {f"{identity}/{name}": f"{identity}/{sentence}" for name, (_, sentence, _) in _CONTRADICTED.items()},
+    )
+    return (*_check_onnxruntime(version, schema), *cases)
+
+
 def contract(version: int) -> Contract:
     """The edition ai.onnx/DequantizeLinear-<version>.
 
@@ -226,7 +271,8 @@ def contract(version: int) -> Contract:
         operands=_operands,
         readings=partial(_readings, version),
         value_clause=partial(_value_clause, identity, version),
-        text_checks=partial(_check_onnxruntime, version, schema),
+        text_checks=partial(_text_checks, version, domain, schema),
+        official_cases=partial(_official_cases, version, domain),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,7 @@ _INSTRUCTIONS = (
 def machine() -> dict[str, Any]:
     """System, architecture, processor, vector instructions if they are known, and number of cores."""
     processor = _processor_entry()
-    flags = (processor.get("flags") or processor.get("Features") or "").split()
-    instructions = " ".join(name for name in _INSTRUCTIONS if name in flags)
+    instructions = " ".join(name for name in _INSTRUCTIONS if name in _flags(processor))
     return {
         "system": platform.system(),
         "architecture": platform.machine(),
@@ -28,6 +27,15 @@ def machine() -> dict[str, Any]:
         **({"instructions": instructions} if instructions else {}),
         "cores": os.cpu_count(),
     }
+
+
+def instruction_sets() -> frozenset[str]:
+    """The processor's flags, by their names in Linux. Empty on other systems."""
+    return frozenset(_flags(_processor_entry()))
+
+
+def _flags(processor: Mapping[str, str]) -> list[str]:
+    return (processor.get("flags") or processor.get("Features") or "").split()
 
 
 def _processor_entry() -> dict[str, str]:

@@ -22,7 +22,10 @@ class Verdict(StrEnum):
     """The CSS class, and the key of the terminal's styles: "bad", "warn", "open" or "quiet"."""
 
     is_fault: bool
-    """True if an implementation is at fault. The others are about a text, or about how two versions differ."""
+    """True if an implementation is at fault.
+
+    The others are about a text, about how two versions differ, or about a document that does not judge the implementation.
+    """
 
     noun: str
     """One finding of the kind: "violation"."""
@@ -53,6 +56,7 @@ class Verdict(StrEnum):
     CONFLICT = "conflict", 4, "open", False, "conflict", "conflicts"
     AMBIGUITY = "ambiguity", 9, "open", False, "ambiguity", "ambiguities"
     CHANGED = "changed", 6, "quiet", False, "change", "changes"
+    NOT_FOLLOWED = "not-followed", 12, "quiet", False, "document not followed", "documents not followed"
 
     @property
     def words(self) -> str:

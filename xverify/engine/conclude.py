@@ -8,15 +8,19 @@ from dataclasses import replace
 
 import numpy as np
 
+from xverify.contracts.model import Contract
+from xverify.core.call import Outcome
+from xverify.engine.departing import settle_departures
 from xverify.engine.open_calls import conclude_open_calls
 from xverify.engine.record import record
 from xverify.engine.state import RunState
 from xverify.engine.support import answers_nothing, simplest_refused
-from xverify.verify import verdicts
+from xverify.verify import editions, verdicts
 from xverify.verify.attribute import Recipe, is_misreading
 from xverify.verify.findings import Discrepancy, Finding, Key, Standing, Subject
 from xverify.verify.region import EVERYWHERE, NOWHERE_SIMPLE, region
 from xverify.verify.tally import CellTally
+from xverify.verify.verdicts import Judged
 from xverify.verify.view import Sample
 
 MOST_SAMPLES = 12
@@ -38,10 +42,12 @@ def conclude(state: RunState) -> None:
     _refusals(state)
     _unreadable(state)
     _ambiguities(state, departures)
+    _not_followed(state)
     for (key, standing), groups in departures.items():
         finding, samples = state.findings.of(key, standing), _chosen(groups)
         if finding is not None and any(sample.wrong.any() for sample in samples):
             finding.region = region(samples)
+    settle_departures(state)
 
 
 def _violations(state: RunState) -> None:
@@ -98,6 +104,63 @@ def _ambiguities(state: RunState, departures: SamplesOf) -> None:
         counted = _counted(discrepancy, values, values)
         standing = record(state, counted, subject, judged, outcome, cases=cases, samples=samples)
         departures[discrepancy.key, standing].append(samples)
+
+
+def _not_followed(state: RunState) -> None:
+    """Record one finding for each implementation and each edition that it need not follow, and does not."""
+    if state.options.rules.every_call:  # a gate judges its kernel only
+        return
+    samples: defaultdict[Key, list[tuple[Judged, Outcome]]] = defaultdict(list)
+    for subject, _, tally, discrepancy, judged, outcome in state.tally.not_followed():
+        values = tally.wrong + tally.unreadable_values
+        whole = replace(discrepancy, values=values, max_ulp=tally.max_ulp if tally.wrong_cases else discrepancy.max_ulp)
+        cases = max(1, tally.wrong_cases + tally.unreadable)
+        record(state, whole, subject, judged, outcome, cases=cases)
+        samples[discrepancy.key].append((judged, outcome))
+    for key, shown in samples.items():
+        finding = state.findings.of(key)
+        if finding is None:
+            continue
+        differing, due = _differing(state, key.subject, key.contract)
+        finding.followed.update({(key.subject, key.contract): due - differing, (key.subject, ""): due})
+        finding.words = f"does not follow {key.contract} ({_of(differing, due)} values differ)"
+        for other in editions.neighbours(state.contract(key.contract)):
+            fewer, of = _differing(state, key.subject, other.id)
+            if not fewer and _follows(other, shown):
+                finding.words += f"; it follows {other.id}"
+            elif of and fewer * due < differing * of:
+                finding.words += f"; it is closer to {other.id} ({_of(fewer, of)} values differ)"
+
+
+def _differing(state: RunState, name: str, edition: str) -> tuple[int, int]:
+    """The values of an implementation that differ from an edition, and all its values there.
+
+    Zeros if it was not asked.
+    """
+    tallies = [
+        tally
+        for (subject, cell), tally in state.tally.cells.items()
+        if (subject.name, cell.contract) == (name, edition)
+    ]
+    return sum(tally.wrong + tally.unreadable_values for tally in tallies), sum(tally.due for tally in tallies)
+
+
+def _of(part: int, whole: int) -> str:
+    return f"{part:,} of {whole:,}".replace(",", " ")
+
+
+def _follows(edition: Contract, shown: Sequence[tuple[Judged, Outcome]]) -> bool:
+    """True if an edition admits every value of the outcomes of the calls that it allows, and allows some."""
+    allowed = False
+    for judged, outcome in shown:
+        under = verdicts.judge(edition, judged.call.under(edition.id))
+        if under.judgement.verdict != "allowed":
+            continue
+        comparison = verdicts.compared(under, outcome)
+        if comparison is None or comparison.wrong_values:
+            return False
+        allowed = True
+    return allowed
 
 
 def _counted(discrepancy: Discrepancy, explained: int, values: int) -> Discrepancy:
@@ -162,7 +225,8 @@ def _refusals(state: RunState) -> None:
         tally.simplest_refused = refused[subject, cell]
     for subject, _, tally in state.tally.refusals():
         if not tally.answered and subject.name in state.pool.failures:
-            continue  # no worker is left that could say whether it supports the cell
+            tally.simplest_refused = True  # no worker is left that could say if it supports the cell
+            continue
         if answers_nothing(state, subject.name):
             continue  # It may not work at all. The gate reports that in one sentence.
         if tally.refusal is not None and not tally.simplest_refused:

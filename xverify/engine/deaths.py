@@ -32,6 +32,19 @@ HURRY_TIMES = 3.0
 UNCONFIRMED = "; asked alone in a new process it does not"
 
 
+def learn_if_breach_kills(state: RunState, finding: Finding) -> None:
+    """Send the nearest allowed call for a death on a call that the text forbids or leaves open.
+
+    A clause is to blame only if the implementation survives the allowed call.
+    """
+    contract, call = state.contract_of(finding), finding.call
+    if call is None or contract.judge(call).verdict == "allowed" or state.interrupted.is_set():
+        return
+    repaired = state.repair(contract)(call)
+    if repaired is not None:
+        finding.survives_without_breach = state.pool.ask(finding.subject, repaired).kind not in DEATHS
+
+
 class Confirming:
     """Confirms deaths in new processes, which start when first needed.
 

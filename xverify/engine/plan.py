@@ -32,6 +32,7 @@ from xverify.strategies.walk import (
     block_structures,
     cell_structures,
     exponent_structures,
+    official_calls,
     second_structures,
     shape_structures,
     special_structures,
@@ -124,6 +125,7 @@ def _in_turn(contract: Contract, run_seed: int) -> Iterator[list[Case]]:
     repair, small = Repair(contract), BATCH - 1  # leaves room for a large call
     cells = lap_cases(lap(contract, repair=repair), small)
     large = structure_cases(contract, large_structures(contract), "walk large", 1, repair)
+    yield [Case(call, 0, "walk") for call in official_calls(contract)]
     # Forbidden and open calls come early, so that a short run contains them too.
     yield next(cells, [])
     yield list(spoiled_cases(contract, run_seed, repair=repair))

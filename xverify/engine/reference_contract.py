@@ -72,6 +72,7 @@ def like(base: Contract, name: str, version: str, outcome_of: OutcomeOf) -> Cont
         readings=lambda call: base.readings(call) if in_text(call) else (),
         value_clause=lambda call, reading: clause.id,
         text_checks=tuple,
+        official_cases=tuple,
         fixed_result=fixed_result,
     )
 

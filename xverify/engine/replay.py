@@ -1,4 +1,4 @@
-"""Replay of a finding or a call: is it FIXED, is it there STILL, or has it CHANGED?"""
+"""Replay of a finding or a call: is it FIXED, is it there STILL, has it CHANGED, or is a crash UNSEEN?"""
 
 from __future__ import annotations
 
@@ -35,12 +35,19 @@ AskAny = Callable[[Subject, Call], Outcome]
 """ask(implementation, call) returns the outcome of any implementation, by its name."""
 
 
+MOST_TRIES = 20
+"""Number of fresh processes in which a crash is tried again before it counts as not seen."""
+
+
 @dataclass(frozen=True)
 class Replayed:
     """The result of a replay."""
 
     state: str
-    """FIXED, STILL or CHANGED; for the proven triples of a certificate HOLDS or CHANGED."""
+    """FIXED, STILL or CHANGED; for the proven triples of a certificate HOLDS or CHANGED.
+
+    UNSEEN is a crash or hang that did not show in any of several processes. It may still be there.
+    """
 
     summary: str
 
@@ -100,19 +107,35 @@ def asking(
     oracles = all_oracles() | {oracle.name: oracle for oracle in others}
     if kernel is not None:
         oracles[kernel.name] = kernel
-    workers: dict[str, Worker] = {}
-
-    def ask(subject: Subject, call: Call) -> Outcome:
-        if subject.name not in workers:
-            oracle = vary.named(subject.name, lambda name: oracles.get(name) or _of_version(name, say))
-            workers[subject.name] = Worker(oracle, directory)
-            workers[subject.name].start()
-        return workers[subject.name].ask(encode_call(call), subject.options)
-
+    workers = Workers(directory, lambda name: oracles.get(name) or _of_version(name, say))
     try:
-        yield ask
+        yield workers
     finally:
-        for worker in workers.values():
+        workers.stop()
+
+
+class Workers:
+    """The workers of a replay. Each starts when first needed."""
+
+    def __init__(self, directory: Path, oracle_of: Callable[[str], Oracle]) -> None:
+        self._directory = directory
+        self._oracle_of = oracle_of
+        self._workers: dict[str, Worker] = {}
+
+    def __call__(self, subject: Subject, call: Call) -> Outcome:
+        if subject.name not in self._workers:
+            oracle = vary.named(subject.name, self._oracle_of)
+            self._workers[subject.name] = Worker(oracle, self._directory)
+            self._workers[subject.name].start()
+        return self._workers[subject.name].ask(encode_call(call), subject.options)
+
+    def renew(self, subject: Subject) -> None:
+        """Replace the process of an implementation, so that its next call is the first of a process."""
+        if subject.name in self._workers:
+            self._workers[subject.name].renew()
+
+    def stop(self) -> None:
+        for worker in self._workers.values():
             worker.stop()
 
 
@@ -237,8 +260,8 @@ def replay_finding(finding: Finding, ask: AskAny, own: Sequence[Contract] = ()) 
 
     ask_subject = partial(ask_as_known, finding.subject)
     ask_reference = partial(ask_as_known, finding.reference) if finding.reference else None
-    if key.verdict == "conflict" and contract.judge(call).verdict == "forbidden":
-        still = any(check.summary == key.detail for check in contract.text_checks())
+    if key.verdict == "conflict" and key.subject == key.contract:
+        still = any((check.clause, check.name) == (key.clause, key.detail) for check in contract.text_checks())
         return Replayed("STILL" if still else "FIXED", finding.summary, "the document's own example", finding.id)
     reproduced = reproduces(finding, contract, call, ask_subject, ask_reference)
     if reproduced is not None:
@@ -246,9 +269,37 @@ def replay_finding(finding: Finding, ask: AskAny, own: Sequence[Contract] = ()) 
         return Replayed("STILL", discrepancy.summary, "" if outcome is None else describe(outcome), finding.id)
     if key.verdict == "conflict":
         return Replayed("FIXED", "the two editions have a result in common", "", finding.id)
+    summary, state = finding.summary, "FIXED"
+    if key.verdict in (Verdict.CRASH, Verdict.HANG):
+        seen, tries, last = _tried_again(finding, contract, call, ask_subject, ask)
+        if last is not None:
+            return Replayed("STILL", f"{summary}; seen in {seen} of {tries} tries", describe(last), finding.id)
+        summary, state = f"{summary}; not seen in {tries} tries", "UNSEEN"
     outcome = ask_subject(call)
-    state = "FIXED" if _is_right(finding, contract, call, outcome) else "CHANGED"
-    return Replayed(state, finding.summary, describe(outcome), finding.id)
+    if not _is_right(finding, contract, call, outcome):
+        state = "CHANGED"
+    return Replayed(state, summary, describe(outcome), finding.id)
+
+
+def _tried_again(
+    finding: Finding, contract: Contract, call: Call, ask_subject: Callable[[Call], Outcome], ask: AskAny
+) -> tuple[int, int, Outcome | None]:
+    """Make a call in many fresh processes, after a first try in which the process did not end.
+
+    Returns:
+        The number of tries that show it, the number of tries, and the last outcome that shows it.
+    """
+    seen, tries, last = 0, 1, None
+    while tries < MOST_TRIES:
+        if isinstance(ask, Workers):
+            ask.renew(finding.subject)
+        tries += 1
+        reproduced = reproduces(finding, contract, call, ask_subject)
+        if reproduced is not None:
+            seen, last = seen + 1, reproduced[1]
+            if finding.key.verdict == Verdict.HANG:
+                break  # each takes as long as the time limit
+    return seen, tries, last
 
 
 def _is_right(finding: Finding, contract: Contract, call: Call, outcome: Outcome) -> bool:

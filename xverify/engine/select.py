@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import date, timedelta
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from xverify import contracts
 from xverify.contracts.model import Contract
 from xverify.core.call import Call
 from xverify.core.errors import ContractFileError, DocumentError, UsageError
-from xverify.core.machine import MISSING
+from xverify.core.machine import MISSING, instruction_sets
 from xverify.core.near import nearest
 from xverify.environments import naming, other_versions
 from xverify.environments.cache import EnvironmentFailedError
@@ -99,7 +100,11 @@ def _built_in(pattern: str, sentences: list[str]) -> Iterator[Contract]:
 
 
 def oracles_named(
-    names: Sequence[str], kernel: str | None, say: Say = unsaid, held_to: Sequence[Contract] = ()
+    names: Sequence[str],
+    kernel: str | None,
+    say: Say = unsaid,
+    held_to: Sequence[Contract] = (),
+    newest: bool = False,
 ) -> tuple[tuple[Oracle, ...], tuple[str, ...]]:
     """Resolve the implementations of a sweep.
 
@@ -108,6 +113,7 @@ def oracles_named(
         kernel: The kernel under test.
         say: Called with a sentence when something takes long.
         held_to: The editions of the sweep.
+        newest: Run every implementation at its newest release, also those that are not installed.
 
     Returns:
         The kernel under test, then the implementations; and a sentence for each that is left out, or that an edition does not
@@ -119,17 +125,22 @@ def oracles_named(
     """
     oracles = all_oracles()
     chosen, sentences, idle = [kernel_named(kernel or KERNEL)], [], []
-    for name in names or [name for name, oracle in oracles.items() if oracle.role != "kernel"]:
-        if not names and installed_version(oracle := oracles[name]) is None:
+    for name in names or by_default(oracles.values(), instruction_sets()):
+        wants_newest = newest and not oracles[name].in_house
+        if not wants_newest and not names and installed_version(oracle := oracles[name]) is None:
             sentences.append(
                 f"{name} is left out: {oracle.distribution} is not installed; pip install {oracle.distribution}"
             )
             continue
         try:
-            oracle, reasons = _resolved(name, say)
+            oracle, reasons = _resolved(f"{name}=={naming.NEWEST}" if wants_newest else name, say)
         except EnvironmentFailedError as error:
-            sentences.append(f"{name} is left out: {error}")
-            continue
+            here = installed_version(oracles[name]) if wants_newest else None
+            if here is None:
+                sentences.append(f"{name} is left out: {error}")
+                continue
+            sentences.append(f"{name} runs at the installed version {here}, not at the newest: {error}")
+            oracle, reasons = _resolved(name, say)
         if oracle not in chosen:
             if held_to and not any(answers(oracle, contract.asked_as) for contract in held_to):
                 listed = ", ".join(map(repr, oracle.contracts)) or "nothing"
@@ -146,6 +157,16 @@ def oracles_named(
     if sentences and names and len(chosen) == 1:
         raise EnvironmentFailedError("; ".join(sentences))
     return tuple(chosen), tuple(sentences)
+
+
+def by_default(oracles: Iterable[Oracle], instructions: Collection[str]) -> list[str]:
+    """The names of the implementations that a sweep without names asks.
+
+    Args:
+        oracles: All oracles and kernels.
+        instructions: The processor's flags, by their names in Linux.
+    """
+    return [o.name for o in oracles if o.role != "kernel" and (not o.only_with or o.only_with in instructions)]
 
 
 def _in_words(held_to: Sequence[Contract]) -> str:
@@ -299,15 +320,34 @@ def _resolved(text: str, say: Say) -> other_versions.Moved:
             raise UsageError(str(error)) from None
     if named.python:
         return other_versions.of_python(oracle, named.python)
-    here = installed_version(oracle)
-    if named.version and (here is None or not naming.same_version(named.version, here)):
-        return other_versions.of_version(oracle, named.version, say)
+    here, version = installed_version(oracle), named.version
+    if version == naming.NEWEST:
+        version = other_versions.newest_version(oracle)
+    if version and (here is None or not naming.same_version(version, here)):
+        return other_versions.of_version(oracle, version, say)
     if here is None:
         raise UsageError(
             f"{oracle.name} cannot be run: {oracle.distribution} is not installed; pip install {oracle.distribution}"
         )
     # An oracle with a version of its own is no installed package.
-    return oracle if oracle.version else replace(oracle, ships=contracts.shipped(oracle.ships)), {}
+    return oracle if oracle.version else replace(oracle, judged_by=contracts.shipped(oracle.judged_by)), {}
+
+
+def without_other_releases(oracle: Oracle) -> Oracle:
+    """The implementation without the documents of other releases of itself, such as oneDNN's guides."""
+    others = [
+        identity
+        for identity in contracts.ids()
+        if fnmatchcase(identity, "*@[0-9]*") and answers(oracle, identity) and not _is_judged_by(oracle, identity)
+    ]
+    if not others:
+        return oracle
+    kept = (identity for identity in contracts.ids() if answers(oracle, identity) and identity not in others)
+    return replace(oracle, contracts=tuple(kept))
+
+
+def _is_judged_by(oracle: Oracle, identity: str) -> bool:
+    return any(fnmatchcase(identity, pattern) for pattern in oracle.judged_by)
 
 
 def seconds(text: str, least: float = 0.0) -> float:
@@ -381,20 +421,20 @@ def report_file(run: str | None, runs: Path = RUNS) -> Path:
     raise UsageError(f"{run!r} is neither a report, nor a run's directory, nor the id of a run under {runs}")
 
 
-_FINDING_ID = re.compile(rb'"id":\s*"([a-z-]+-[0-9a-f]{10}(?:-known-[^"]*)?)"')
-"""The id of a finding in a report.json."""
+_FINDING_ID = re.compile(rb'"id":\s*"([a-z-]+-[0-9a-f]{10}(?:-(?:known|expired|changed)-[^"]*)?)"')
+"""The id of a cause or finding in a report.json."""
 
 
 def report_with(finding: str, run: str | None, runs: Path = RUNS) -> Path:
-    """The report that holds a finding: of the named run, or of the newest run that has it.
+    """The report that holds a cause or a finding: of the named run, or of the newest run that has it.
 
     Args:
-        finding: The id of the finding.
+        finding: The id.
         run: The run as a user names it; None for any.
         runs: The folder of runs.
 
     Raises:
-        UsageError: There is no such run, or no report holds the finding.
+        UsageError: There is no such run, or no report holds that id.
     """
     paths = [report_file(run, runs)] if run is not None else _newest_first(runs)
     all_ids: dict[str, None] = {}
@@ -405,7 +445,7 @@ def report_with(finding: str, run: str | None, runs: Path = RUNS) -> Path:
             return path
         all_ids.update(dict.fromkeys(sorted(ids)))
     where = f"{paths[0]} has no" if run is not None else f"none of the runs under {runs} ({len(paths)}) has a"
-    raise UsageError(f"{where} finding {finding!r}{nearest(finding, all_ids)}")
+    raise UsageError(f"{where} cause or finding {finding!r}{nearest(finding, all_ids)}")
 
 
 def _newest_first(runs: Path) -> list[Path]:

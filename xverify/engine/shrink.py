@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
 from xverify import contracts
 from xverify.contracts.model import Contract
 from xverify.core.call import RUNS_FROM, Call, Outcome
-from xverify.engine.deaths import DEATHS, UNCONFIRMED, Confirming, shrink_death
+from xverify.core.verdict import Verdict
+from xverify.engine.deaths import DEATHS, UNCONFIRMED, Confirming, learn_if_breach_kills, shrink_death
 from xverify.engine.events import FindingShrunk, ShrinkStarted
 from xverify.engine.plan import derived_seed
 from xverify.engine.state import RunState
-from xverify.engine.store import ask_others
+from xverify.engine.store import ask_others, shown_first
 from xverify.verify import changes
 from xverify.verify import shrink as shrinking
-from xverify.verify.causes import CauseKey, cause_key, grouped, order_in_cause
 from xverify.verify.editions import by_formula
 from xverify.verify.findings import Finding, Subject
 from xverify.verify.legal import legal_set
 
 _URGENCY = (
     "violation", "wrongly-rejected", "unreadable-result", "mixed", "conflict", "wrongly-accepted", "changed", "crash",
-    "hang", "ambiguity", "memory", "nondeterministic",
+    "hang", "ambiguity", "memory", "nondeterministic", "not-followed",
 )  # fmt: skip
 """Verdicts in the order in which their witnesses are shrunk; the time may end before the last."""
 
@@ -51,7 +51,7 @@ def shrink_all(state: RunState, out_of_time: Callable[[], bool], grace: float = 
         out_of_time: true if the search must end.
         grace: the least time for shrinking in seconds, so that the first findings have small calls.
     """
-    findings = in_turn(state.findings.sorted())
+    findings = in_turn(state)
     state.emit(ShrinkStarted(len(findings)))
     least = time.monotonic() + grace
 
@@ -68,19 +68,21 @@ def shrink_all(state: RunState, out_of_time: Callable[[], bool], grace: float = 
     finally:
         confirming.stop()
     for finding in findings:
+        if finding.key.verdict == Verdict.CRASH:
+            learn_if_breach_kills(state, finding)
         if finding.key.verdict not in DEATHS and "hang" not in changes.deaths(finding):
             finding.others = ask_others(state, finding)
 
 
-def in_turn(findings: Sequence[Finding]) -> list[Finding]:
+def in_turn(state: RunState) -> list[Finding]:
     """Sort findings for shrinking.
 
     New ones come before known ones. One death of each implementation comes first, then the finding of each cause whose
-    types are the commonest, since reports show its witness. The order is then by urgency.
+    witness reports show. The order is then by urgency.
     """
+    findings = state.findings.sorted()
     first_deaths = {f.key.subject: f for f in reversed(findings) if f.key.verdict in DEATHS}
-
-    shown = {min(group, key=_order_in_cause).id for group in grouped(findings, _cause, _region)}
+    shown = shown_first(state)
 
     def order(finding: Finding) -> tuple[bool, bool, bool, int]:
         is_first_death = first_deaths.get(finding.key.subject) is finding
@@ -88,24 +90,6 @@ def in_turn(findings: Sequence[Finding]) -> list[Finding]:
         return finding.standing.state == "known", not is_first_death, finding.id not in shown, urgency
 
     return sorted(findings, key=order)
-
-
-def _cause(finding: Finding) -> CauseKey:
-    recipe = "" if finding.attribution is None else finding.attribution.reading
-    return cause_key(finding.key.subject, finding.key.verdict, finding.key.detail, recipe, _region(finding))
-
-
-def _region(finding: Finding) -> str:
-    return "" if finding.region is None else finding.region.words
-
-
-def _order_in_cause(finding: Finding) -> tuple[int | bool | str, ...]:
-    recipe = "" if finding.attribution is None else finding.attribution.reading
-    tensors = {} if finding.call is None else finding.call.tensors
-    scale = tensors.get("scale") or tensors.get("min_range")
-    x_dtype = "" if finding.call is None else finding.call.data.dtype
-    scale_dtype = "" if scale is None else scale.dtype
-    return order_in_cause(finding.key.verdict, recipe, x_dtype, scale_dtype, len(finding.cells), finding.id)
 
 
 def _shrink(state: RunState, finding: Finding, out_of_time: Callable[[], bool], confirming: Confirming) -> None:
@@ -136,7 +120,7 @@ def _shrink(state: RunState, finding: Finding, out_of_time: Callable[[], bool], 
     finding.outcome = result.outcome if finding.key.verdict != "conflict" else _outcome_of_rival(finding)
     finding.summary = result.discrepancy.summary
     finding.shrunk = "minimal" if result.minimal else "not reached"
-    _least_optimised(state, finding)
+    _on_default_level(state, finding)
     state.emit(FindingShrunk(finding.id, result.evaluations, result.minimal))
 
 
@@ -156,12 +140,12 @@ def _is_shrinkable(finding: Finding, contract: Contract) -> bool:
     return finding.key.verdict != "conflict" or contract.judge(finding.call).verdict == "allowed"
 
 
-def _least_optimised(state: RunState, finding: Finding) -> None:
-    """For a finding in surroundings, choose the path that changes the graph least and still shows it."""
+def _on_default_level(state: RunState, finding: Finding) -> None:
+    """Choose the path that most people run for a finding in surroundings; else the least optimised."""
     contract, call = state.contract_of(finding), finding.call
     if call is None or finding.key.verdict == "hang":  # each path would cost its limit
         return
-    for subject in state.pool.simpler_paths(finding.subject, call):
+    for subject in state.pool.plainer_paths(finding.subject, call):
         reproduced = shrinking.reproduces(finding, contract, call, partial(state.pool.ask, subject))
         if reproduced is not None:
             finding.subject, finding.outcome = subject, reproduced[1]

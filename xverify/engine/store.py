@@ -1,4 +1,4 @@
-"""The report of a run as data (schema xverify.report/1).
+"""The report of a run as data (schema xverify.report/2).
 
 Findings are on disk before they are announced.
 """
@@ -29,15 +29,20 @@ from xverify.engine.characterize import characterize, followers
 from xverify.engine.events import Consumer, Event, FindingFound
 from xverify.engine.state import RunState
 from xverify.oracles.protocol import Oracle, version_of
+from xverify.oracles.releases import release_of
 from xverify.verify import editions
+from xverify.verify.causes import causes_of, context, grouped
 from xverify.verify.findings import Finding, Subject
 from xverify.verify.legal import legal_set
 from xverify.verify.tally import CellTally
 from xverify.verify.verdicts import compared, judge
 
-SCHEMA = "xverify.report/1"
+SCHEMA = "xverify.report/2"
 MOST_VALUES = 64
 """The largest number of a witness's wrong values in the report."""
+
+MOST_MESSAGE = 300
+"""The largest number of characters of a refusal's message in the report."""
 
 _PACKAGES = ("numpy", "ml_dtypes", "hypothesis", "onnx", "onnxruntime", "onednn-cpu-gomp", "tensorflow-cpu", "execnet")
 
@@ -70,8 +75,7 @@ def append_finding(state: RunState, finding: Finding) -> None:
 
 def report(state: RunState) -> dict[str, Any]:
     """The whole report of a run."""
-    findings = [_finding(state, finding) for finding in state.findings.sorted()]
-    return {
+    result = {
         "schema": SCHEMA,
         "run": _run(state),
         "editions": [_edition(state, contract) for contract in state.options.contracts],
@@ -81,8 +85,17 @@ def report(state: RunState) -> dict[str, Any]:
             "cells": _cells(state),
             "trust": state.coverage.report(contract.domain for contract in state.options.contracts),
         },
-        "findings": findings,
+        "findings": [_finding(state, finding) for finding in state.findings.sorted()],
     }
+    return {**result, "causes": causes_of(result)}
+
+
+def shown_first(state: RunState) -> set[str]:
+    """The ids of the findings whose witnesses stand for a cause."""
+    findings = [_finding(state, finding, with_values=False) for finding in state.findings.sorted()]
+    editions_of_run = [_edition(state, contract) for contract in state.options.contracts]
+    groups = grouped(findings, context(editions_of_run, _workers(state), []))
+    return {group[0]["id"] for group in groups.values()}
 
 
 def _run(state: RunState) -> dict[str, Any]:
@@ -135,9 +148,23 @@ def _workers(state: RunState) -> list[dict[str, Any]]:
                 "restarts": worker.restarts,
                 "spared": sum(n for label, n in state.spared_calls.items() if label.partition("[")[0] == name),
                 "status": status,
+                "family": state.pool.oracles[name].kernels,
+                "in_house": state.pool.oracles[name].in_house,
+                **_claim(state, state.pool.oracles[name], version),
             }
         )
     return rows
+
+
+def _claim(state: RunState, oracle: Oracle, version: str) -> dict[str, Any]:
+    """The fields of a worker in the report that name its documents and its release."""
+    release = release_of(oracle, version)
+    judged_by = [contract.id for contract in state.options.contracts if state.pool.judges(contract, oracle.name)]
+    return {
+        **({"claim": oracle.claim} if oracle.claim else {}),
+        "judged_by": judged_by,
+        **({"release": release} if release else {}),
+    }
 
 
 def _edition(state: RunState, contract: Contract) -> dict[str, Any]:
@@ -189,13 +216,24 @@ def _cells(state: RunState) -> list[dict[str, Any]]:
                 "values": tally.values,
                 "status": status,
                 "reading": reading,
+                **_refusal(tally),
                 **characterize(state, cell, tally),
             }
         )
     return rows
 
 
-def _finding(state: RunState, finding: Finding) -> dict[str, Any]:
+def _refusal(tally: CellTally) -> dict[str, Any]:
+    """The field "refusal" of a cell in the report: the smallest allowed call that was refused."""
+    if tally.refused is None:
+        return {}
+    outcome = tally.refused[1]
+    message = " ".join(outcome.message.split())[:MOST_MESSAGE]
+    return {"refusal": {"error": outcome.error, "message": message, "all": not (tally.answered or tally.unreadable)}}
+
+
+def _finding(state: RunState, finding: Finding, with_values: bool = True) -> dict[str, Any]:
+    """A finding as data. Without values, its witness has no tensors and no legal values."""
     call, subject = finding.call, finding.subject
     cells = sorted(finding.cells)
     head = _witness_scalars(state, finding)
@@ -211,6 +249,7 @@ def _finding(state: RunState, finding: Finding) -> dict[str, Any]:
             "role": subject.role,
             "options": subject.options,
             "paths": sorted(finding.paths),
+            "family": _family(state, subject),
         },
         **head,
         "cells": [cell_to_json(cell) for cell in cells],
@@ -221,6 +260,9 @@ def _finding(state: RunState, finding: Finding) -> dict[str, Any]:
             "words": by.words,
             "explained_values": by.explained,
             "values": by.values,
+            "departures": [
+                {"stage": d.stage, "is": d.actual, "instead": d.due, "words": d.words} for d in finding.departures
+            ],
             **(
                 {}
                 if by.elsewhere is None
@@ -242,7 +284,12 @@ def _finding(state: RunState, finding: Finding) -> dict[str, Any]:
         "cases": finding.cases,
         "values": finding.values,
         "max_ulp": finding.max_ulp,
-        "witness": None if call is None else _witness(state, finding, call),
+        "witness": None if call is None else _witness(state, finding, call, with_values),
+        **(
+            {}
+            if finding.survives_without_breach is None
+            else {"survives_without_breach": finding.survives_without_breach}
+        ),
         "others": [{"name": name, "outcome": text} for name, text in finding.others],
         "reference": None if finding.reference is None else finding.reference.label,
         "readings": list(finding.readings),
@@ -254,8 +301,16 @@ def _finding(state: RunState, finding: Finding) -> dict[str, Any]:
     }
 
 
+def _family(state: RunState, subject: Subject) -> str:
+    """The implementation whose kernels a subject runs; an edition's own id."""
+    oracle = state.pool.oracles.get(subject.name)
+    return subject.name if oracle is None else oracle.kernels
+
+
 def _summary(state: RunState, finding: Finding) -> str:
     """The finding in a sentence, with the rest of its cells and the surroundings of its witness."""
+    if finding.key.verdict == Verdict.NOT_FOLLOWED:  # shrinking leaves the words, which have the counts of all calls
+        return f"{finding.key.subject} {finding.words}"
     summary = finding.summary + _rest_of_cells(state, finding)
     around = finding.call.around if finding.call is not None else ()
     level = finding.subject.options.removeprefix("graph").strip()
@@ -304,7 +359,10 @@ def _witness_scalars(state: RunState, finding: Finding) -> dict[str, str]:
     }
 
 
-def _witness(state: RunState, finding: Finding, call: Call) -> dict[str, Any]:
+def _witness(state: RunState, finding: Finding, call: Call, with_values: bool) -> dict[str, Any]:
+    if not with_values:
+        got = None if finding.outcome is None else {"message": finding.outcome.message}
+        return {"call": {"around": list(call.around)}, "got": got, "legal": []}
     file = ""
     contract = state.contract_of(finding)
     sent = call.under(contract.asked_as)  # as the implementation got it, for scripts and replays

@@ -59,7 +59,7 @@ def variant(oracle: Oracle, setting: Setting) -> Oracle:
         arguments=(*oracle.arguments, *setting.arguments),
         environment=(*oracle.environment, *setting.environment),
         paths=tuple(path for path in oracle.paths if path.share == 1.0) or oracle.paths[:1],
-        ships=(),
+        judged_by=(),
         varies=(),
         variant_of=oracle.name,
         setting=setting,

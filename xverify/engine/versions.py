@@ -124,7 +124,7 @@ def _shows(finding: Finding, oracle: Oracle, ask: AskAny, own: Sequence[Contract
     moved = replace(finding, key=replace(finding.key, subject=oracle.name), subject=subject)
     again = replay_finding(moved, ask, own)
     if again.state != "STILL":
-        return False, again.got if again.state == "FIXED" else f"{again.got}, which is not right either"
+        return False, again.got if again.state in ("FIXED", "UNSEEN") else f"{again.got}, which is not right either"
     call = finding.call
     if finding.key.verdict == "wrongly-rejected" and call is not None:
         contract = next((c for c in own if c.id == finding.key.contract), None) or contracts.get(finding.key.contract)

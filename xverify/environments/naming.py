@@ -7,10 +7,14 @@ from dataclasses import dataclass
 
 from packaging.version import InvalidVersion, Version
 
+NEWEST = "newest"
+"""The version that stands for the newest release that the package index offers."""
+
 FORM = "NAME[:OPTION][==VERSION | @PYTHON]"
 """The form of a name.
 
-Examples: ``onnxruntime``, ``onnxruntime:CUDAExecutionProvider``, ``onnxruntime==1.17.0``, ``onnxruntime@/path/to/python``.
+Examples: ``onnxruntime``, ``onnxruntime:CUDAExecutionProvider``, ``onnxruntime==1.17.0``, ``onnxruntime==newest``,
+``onnxruntime@/path/to/python``.
 """
 
 
@@ -39,7 +43,7 @@ def parse(text: str) -> Name:
         return Name(name, option, python=rest)
     if "@" in rest:
         raise ValueError(f"{text!r} names a version and a Python; a Python has its version: {head}@PYTHON")
-    if mark:
+    if mark and rest != NEWEST:
         try:
             Version(rest)
         except InvalidVersion:

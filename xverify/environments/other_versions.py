@@ -7,10 +7,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
+from packaging.version import Version
+
 from xverify import contracts
 from xverify.core.errors import DocumentError
 from xverify.environments import installers
-from xverify.environments.cache import EnvironmentFailedError, environment
+from xverify.environments.cache import EnvironmentFailedError, environment, versions_offered
 from xverify.environments.installers import Say
 from xverify.oracles.protocol import Oracle
 
@@ -41,6 +43,25 @@ def of_version(oracle: Oracle, version: str, say: Say) -> Moved:
     raise EnvironmentFailedError("; ".join(failures))
 
 
+def newest_version(oracle: Oracle) -> str:
+    """The newest release of an implementation that the package index offers for a Python of this machine.
+
+    Raises:
+        EnvironmentFailedError: The index offers none, or cannot be reached.
+    """
+    if oracle.distribution == "xverify":
+        raise EnvironmentFailedError(f"{oracle.name} is part of xverify, and runs at its version only")
+    offered, failures = [], []
+    for distribution in (oracle.distribution, *oracle.distributions):
+        try:
+            offered.append(versions_offered(distribution)[-1])
+        except EnvironmentFailedError as error:
+            failures.append(str(error))
+    if not offered:
+        raise EnvironmentFailedError("; ".join(failures))
+    return max(offered, key=Version)
+
+
 def of_python(oracle: Oracle, python: str) -> Moved:
     """The implementation that is installed in another Python.
 
@@ -58,11 +79,13 @@ def of_python(oracle: Oracle, python: str) -> Moved:
 
 
 def _judged_there(oracle: Oracle) -> Moved:
-    """The implementation, judged only by editions whose text its own package contains."""
+    """The implementation, judged only by texts that its own package contains, if it carries any."""
+    if not oracle.carries_texts:
+        return oracle, {}
     reasons: dict[str, str] = {}
     carried: list[str] = []
     for identity in contracts.ids():
-        if not any(fnmatchcase(identity, pattern) for pattern in oracle.ships):
+        if not any(fnmatchcase(identity, pattern) for pattern in oracle.judged_by):
             continue
         try:
             if contracts.carried(identity, oracle.distribution, oracle.python):
@@ -71,7 +94,7 @@ def _judged_there(oracle: Oracle) -> Moved:
                 reasons[identity] = "its own package carries no such text, or another"
         except DocumentError as error:
             reasons[identity] = str(error)
-    return replace(oracle, ships=tuple(carried)), reasons
+    return replace(oracle, judged_by=tuple(carried)), reasons
 
 
 def not_judged(oracle: Oracle, reasons: Mapping[str, str], editions: Collection[str]) -> tuple[str, ...]:

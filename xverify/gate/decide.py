@@ -14,6 +14,7 @@ from xverify.gate.ledger_lookup import Memory, about
 from xverify.gate.options import GateOptions
 from xverify.report.decision import MOST_MESSAGE
 from xverify.report.summary import plural
+from xverify.verify.causes import causes_of
 from xverify.verify.findings import Finding, witness_order
 from xverify.verify.tally import CellTally
 
@@ -38,6 +39,7 @@ def decided(result: dict[str, Any], run: RunState, options: GateOptions, memory:
         entry["known"] = finding.standing.state == "known"
         entry["ledger"] = {"state": finding.standing.state, "entry": finding.standing.entry}
         entry["line"] = _line(run, finding)
+    result["causes"] = causes_of(result)
     failing = [entry["id"] for entry in result["findings"] if _fails(entry, options)]
     domains = {text.id: options.within.get(text.id, text.domain) for text in options.contracts}
     evidence = evidence_of(run, options.kernel.name, domains, options.like is not None)

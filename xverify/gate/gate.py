@@ -115,7 +115,7 @@ def _run(options: GateOptions, memory: ledger_lookup.Memory, emit: Consumer) -> 
     oracles: tuple[Oracle, ...] = (kernel,)
     contracts = texts
     if options.like is not None:
-        reference = replace(options.like, ships=(), role="oracle", paths=options.like.paths[:1])
+        reference = replace(options.like, judged_by=(), role="oracle", paths=options.like.paths[:1])
         answers = _Answers(reference.name)
         oracles = (kernel, with_signature(reference, texts))
         contracts = tuple(like(text, reference.name, version_of(reference), answers.of) for text in texts)

@@ -48,14 +48,17 @@ def linear_plan(
     zero_point = (
         None if zero_point_dtype is None else Operand(zero_point_dtype, zero_point_shape or (), zero_points_in_byte)
     )
-    rules.require_dtype("x-type", "x", x.dtype, rules.domain.x_dtypes)
-    rules.require_dtype("scale-type", "scale", scale.dtype, rules.domain.scale_dtypes)
+    rules.require_dtype(rules.first("data-type", "x-type"), "x", x.dtype, rules.domain.x_dtypes)
+    rules.require_dtype(rules.first("scale-dtype", "scale-type"), "scale", scale.dtype, rules.domain.scale_dtypes)
     rules.require_attribute("axis", axis)
     rules.require_attribute("block_size", block_size)
     result_dtype = _output_dtype(rules, scale, out_dtype)
     if zero_point is not None:
-        rules.require_dtype("zero-point-type", "zero_point", zero_point.dtype, (dtype_name(x.dtype),))
-        if zero_point.shape != scale.shape:
+        clause = rules.first("zero-point-range", "zero-point-dtype", "zero-point-type")
+        rules.require_dtype(clause, "zero_point", zero_point.dtype, rules.domain.zero_points_for(dtype_name(x.dtype)))
+        if (scale.shape, zero_point.shape) == ((), (1,)) and "shape-1-zero-point" in rules.clauses:
+            zero_point = zero_point._replace(shape=())  # ONNX's node tests pass such zero points
+        elif zero_point.shape != scale.shape:
             rules.refuse(
                 ValueError, "zero-point-shape", "the shape of zero_point", zero_point.shape, f"scale's, {scale.shape}"
             )
@@ -124,8 +127,10 @@ def named_dtype(rules: Edition, out_dtype: DTypeLike) -> np.dtype[Any]:
     try:
         dtype = np.dtype(getattr(ml_dtypes, out_dtype, out_dtype) if isinstance(out_dtype, str) else out_dtype)
     except TypeError:
-        rules.refuse(TypeError, "output-type", "out_dtype", repr(out_dtype), " or ".join(admitted))
-    rules.require_dtype("output-type", "the output", dtype, admitted)
+        rules.refuse(
+            TypeError, rules.first("output-dtype", "output-type"), "out_dtype", repr(out_dtype), " or ".join(admitted)
+        )
+    rules.require_dtype(rules.first("output-dtype", "output-type"), "the output", dtype, admitted)
     return dtype
 
 
@@ -145,6 +150,8 @@ def _spread(
         rules.refuse(ValueError, "block-size", "block_size", run, "a positive integer, or 0 for none")
     if axis is not None:
         axis = rules.integer("axis-range" if rules.domain.default_axis is not None else "axis", "axis", axis)
+    if granularities == ("blocked",):
+        return _group_spread(rules, x, scale, run)
     if rules.domain.default_axis is None:
         return _optional_axis_spread(rules, x, scale, axis)
     if scale == ():
@@ -179,10 +186,24 @@ def _one_dimensional(rules: Edition, x: tuple[int, ...], scale: tuple[int, ...],
     return Spread()
 
 
+def _group_spread(rules: Edition, x: tuple[int, ...], scale: tuple[int, ...], run: int) -> Spread:
+    """The granularity of PyTorch's groups: runs of adjacent elements in each row of a matrix."""
+    if len(x) != 2:
+        rules.refuse(ValueError, "rank", "the shape of x", x, "the shape of a matrix")
+    if run == 0:
+        rules.refuse(ValueError, "block-size", "block_size", run, "a positive integer")
+    expected = (x[0], -(-x[1] // run))
+    if scale != expected:
+        rules.refuse(ValueError, "block-shape", "the shape of scale", scale, expected)
+    return Spread(1, min(run, max(x[1], 1)))
+
+
 def _optional_axis_spread(rules: Edition, x: tuple[int, ...], scale: tuple[int, ...], axis: int | None) -> Spread:
-    """The granularity of com.microsoft: 1-D parameters with an axis, scalars without one."""
+    """The granularity where the axis is optional: 1-D parameters with an axis, scalars without one."""
     if axis is None:
-        if scale not in ((), (1,)):
+        if "per_tensor" not in rules.domain.granularities:
+            rules.refuse(TypeError, "axis-required", "axis", axis, "an integer")
+        if scale != () and (scale != (1,) or "shape-1-scale" not in rules.clauses):
             rules.refuse(ValueError, "granularity", "the shape of scale", scale, "(), since no axis is given")
         return Spread()
     if len(scale) != 1:

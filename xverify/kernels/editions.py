@@ -26,6 +26,10 @@ class Edition:
     clauses: frozenset[str]
     """Names of clauses, without the contract's id."""
 
+    def first(self, *names: str) -> str:
+        """The first of these names of clauses that the edition has, or the last one."""
+        return next((name for name in names if name in self.clauses), names[-1])
+
     def refuse(self, kind: type[Exception], clause: str, where: str, got: object, expected: object) -> Never:
         """Raise ``kind`` with the clause, the operand, the value and the expected value."""
         raise kind(f"{self.id}/{clause}: {where} is {got}; expected {expected}")
@@ -39,7 +43,9 @@ class Edition:
         """Raise TypeError if an attribute is not None and the edition lacks it."""
         if value is not None and name not in self.domain.attributes:
             listed = ", ".join(self.domain.attributes) or "no attribute"
-            self.refuse(TypeError, "attributes", f"the attribute {name}", repr(value), f"only {listed}")
+            self.refuse(
+                TypeError, self.first("arguments", "attributes"), f"the attribute {name}", repr(value), f"only {listed}"
+            )
 
     def integer(self, clause: str, name: str, value: object) -> int:
         """The attribute's value as an int; TypeError if it is not an integer."""

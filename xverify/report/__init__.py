@@ -9,11 +9,14 @@ import pkgutil
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xverify.core.codec import MOST_BYTES, read_json
 from xverify.core.errors import DamagedFileError
-from xverify.report.schema import SCHEMA, check
+from xverify.report.schema import SCHEMA, check, upgraded
+
+if TYPE_CHECKING:
+    from xverify.engine.again import Again
 
 __all__ = ["SCHEMA", "check", "format_names", "issue_body", "load", "render", "write_files"]
 
@@ -28,8 +31,9 @@ def load(path: Path, limit: int = MOST_BYTES) -> dict[str, Any]:
     Raises:
         DamagedFileError: The file cannot be read, is too large, or is not a report. It is a ValueError.
     """
-    report = read_json(path, limit)
+    data = read_json(path, limit)
     try:
+        report = upgraded(data)
         check(report)
     except ValueError as error:
         raise DamagedFileError(f"{path}: {error}") from None
@@ -56,21 +60,22 @@ def render(report: Mapping[str, Any], format: str) -> str:  # noqa: A002
     return _encodable(make(report))
 
 
-def issue_body(report: Mapping[str, Any], finding: str) -> str:
-    """Return an issue body about one finding, in Markdown.
+def issue_body(report: Mapping[str, Any], identity: str, again: Again | None = None) -> str:
+    """Return an issue body about one cause or finding, in Markdown.
 
     It is written for the maintainers of the implementation or document.
 
     Args:
-        report: The report that holds the finding.
-        finding: Id of the finding.
+        report: The report that holds it.
+        identity: Id of the cause or finding.
+        again: What the implementation did when it was asked again.
 
     Raises:
-        UsageError: The report has no finding with that id. It is a ValueError.
+        UsageError: The report has no cause or finding with that id. It is a ValueError.
     """
     from xverify.report.issue import render as make
 
-    return _encodable(make(report, finding))
+    return _encodable(make(report, identity, again))
 
 
 def write_files(report: Mapping[str, Any], directory: Path) -> None:

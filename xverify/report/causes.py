@@ -1,21 +1,24 @@
-"""Causes in a report: groups of findings that one fix would remove, for every format."""
+"""Causes in a report, for every format: what one fix would remove, worst first."""
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from xverify.core.dtypes import common_first
+from xverify.core.errors import UsageError
+from xverify.core.severity import Severity
 from xverify.core.verdict import Verdict
 from xverify.report import summary
 from xverify.report.summary import Json
-from xverify.verify.causes import CauseKey, cause_key, grouped, order_in_cause
+from xverify.verify.cause_titles import some
 
 MOST_TYPES = 3
 """Number of types of x that a line names."""
 
-MOST_CLAUSES = 3
-"""Number of clauses that a sentence names."""
+MOST_SUBJECTS = 3
+"""Number of implementations that a sentence names."""
 
 _GRANULARITIES = ("per tensor", "per axis")
 """Granularities that a line names first, in this order."""
@@ -25,8 +28,47 @@ _GRANULARITIES = ("per tensor", "per axis")
 class Cause:
     """The findings that one fix would remove."""
 
+    entry: Json
+    """The entry of the report."""
     findings: tuple[Json, ...]
-    """The findings: the worst verdict first, then the commonest types. There is at least one."""
+    """The findings; there is at least one. The first is the one whose witness is shown."""
+
+    @property
+    def id(self) -> str:
+        return str(self.entry["id"])
+
+    @property
+    def kind(self) -> str:
+        return str(self.entry["kind"])
+
+    @property
+    def severity(self) -> Severity:
+        return Severity(self.entry["severity"])
+
+    @property
+    def title(self) -> str:
+        """A predicate of the implementations; a sentence for a cause in a text."""
+        return str(self.entry["title"])
+
+    @property
+    def is_sentence(self) -> bool:
+        """True if the title is a sentence and no predicate of the implementations."""
+        return self.kind == "text" or (self.kind == "open" and not self.title.startswith("flushes"))
+
+    @property
+    def effect(self) -> str:
+        """A wrong value in plain numbers; empty if there is none."""
+        return str(self.entry["effect"])
+
+    @property
+    def implementations(self) -> tuple[str, ...]:
+        """The implementations that show it; empty for a cause in a text."""
+        return tuple(self.entry["implementations"])
+
+    @property
+    def documents(self) -> tuple[str, ...]:
+        """The editions in which it was seen."""
+        return tuple(self.entry["documents"])
 
     @property
     def first(self) -> Json:
@@ -38,56 +80,53 @@ class Cause:
         return Verdict(self.first["verdict"])
 
 
-def causes(findings: Iterable[Json]) -> list[Cause]:
-    """Group findings by cause: the worst verdict first, then the cause with the commonest types.
+def causes(report: Json, findings: Iterable[Json] | None = None) -> list[Cause]:
+    """List the causes of a report, worst first.
 
-    Findings that differ in their ledger state or ledger entry are not grouped.
+    Args:
+        report: The report.
+        findings: Findings of the report. Causes without any of them are left out, and so are the other findings of a cause.
+            The default is all findings.
     """
-    by_standing: dict[tuple[str, str], list[Json]] = {}
-    for finding in findings:
-        ledger = finding.get("ledger", {"state": "", "entry": ""})
-        by_standing.setdefault((ledger["state"], ledger["entry"]), []).append(finding)
-    groups = [group for listed in by_standing.values() for group in grouped(listed, _key, summary.region)]
-    return sorted((Cause(tuple(sorted(group, key=_order))) for group in groups), key=lambda cause: _order(cause.first))
+    chosen = report["findings"] if findings is None else findings
+    by_id = {finding["id"]: finding for finding in chosen}
+    listed = []
+    for entry in report["causes"]:
+        own = tuple(by_id[identity] for identity in entry["findings"] if identity in by_id)
+        if own:
+            listed.append(Cause(entry, own))
+    return listed
 
 
-def _key(finding: Json) -> CauseKey:
-    by = finding["attribution"]
-    return cause_key(
-        finding["subject"]["name"],
-        finding["verdict"],
-        _detail(finding),
-        "" if by is None else by["reading"],
-        summary.region(finding),
-    )
+def findings_of(report: Json, identity: str) -> list[Json]:
+    """Return the findings of the cause with an id, or the finding with that id.
 
+    The first is the one whose witness is shown.
 
-def _detail(finding: Json) -> str:
-    """Return the detail; the id in reports of earlier versions, which have no detail."""
-    return str(finding.get("detail", finding["id"]))
-
-
-def _order(finding: Json) -> tuple[int | bool | str, ...]:
-    recipe = "" if finding["attribution"] is None else finding["attribution"]["reading"]
-    types = finding["x_dtype"], finding["scale_dtype"]
-    return order_in_cause(finding["verdict"], recipe, *types, len(finding["cells"]), finding["id"])
+    Raises:
+        UsageError: The report has neither. The message names the nearest ids.
+    """
+    by_id = {finding["id"]: finding for finding in report["findings"]}
+    of_causes = {entry["id"]: entry["findings"] for entry in report["causes"]}
+    if identity in of_causes:
+        return [by_id[finding] for finding in of_causes[identity]]
+    if identity in by_id:
+        return [by_id[identity]]
+    near = difflib.get_close_matches(identity, [*of_causes, *by_id], 3, 0.4)
+    there = f"the nearest are {', '.join(near)}" if near else f"it has {summary.plural(len(by_id), 'finding')}"
+    raise UsageError(f"the report of run {report['run']['id']} has no cause or finding {identity!r}; {there}")
 
 
 def sentence(cause: Cause) -> str:
-    """Describe a cause: the summary of its first finding, without the types that others do not share."""
-    first = cause.first
-    if len(cause.findings) == 1:
-        return str(first["summary"])
-    name = first["subject"]["name"]
-    if cause.verdict == Verdict.WRONGLY_ACCEPTED:
-        clauses = list(dict.fromkeys(_detail(finding) for finding in cause.findings))
-        return f"{name} computes calls that {summary.plural(len(clauses), 'clause')} forbid: {_some(clauses, MOST_CLAUSES)}"
-    if cause.verdict == Verdict.WRONGLY_REJECTED:
-        return f"{name} refuses allowed calls ({first['detail'].rpartition(':')[2]})"
-    if _detail(first).startswith("types:"):
-        clause = first["clause"].removeprefix(f"{first['contract']}/")
-        return f"{name} gives values that no known recipe explains, which contradicts {clause!r}"
-    return str(first["summary"])
+    """Describe a cause in one sentence: implementations, difference, and a wrong value in numbers."""
+    head = cause.title if cause.is_sentence else f"{named(cause)} {cause.title}"
+    return f"{head}: {cause.effect}" if cause.effect else head
+
+
+def named(cause: Cause) -> str:
+    """Name the implementations as a singular subject: "tensorflow (and tensorflow-function)"."""
+    first, *others = cause.implementations
+    return f"{first} (and {some(others, MOST_SUBJECTS - 1)})" if others else first
 
 
 def types(cause: Cause) -> str:
@@ -102,12 +141,16 @@ def types(cause: Cause) -> str:
         return ""
     granularities = {cell["granularity"].replace("_", " ") for cell in cells}
     every = sorted(granularities, key=lambda name: _GRANULARITIES.index(name) if name in _GRANULARITIES else len(name))
-    return f"{_some(x_dtypes, MOST_TYPES, 'type')}; {_some(every, len(every))}"
+    return f"{_counted(x_dtypes, MOST_TYPES, 'type')}; {some(every, len(every))}"
 
 
 def seen(cause: Cause) -> str:
-    """Count the findings, calls, values and cells of a cause."""
-    first, findings = cause.first, cause.findings
+    """Count the calls, values and cells of a cause."""
+    return counts(cause.findings)
+
+
+def counts(findings: Sequence[Json]) -> str:
+    """Count the calls, values and cells of findings. The first says if its call was reduced."""
     cells = {tuple(sorted(cell.items())) for finding in findings for cell in finding["cells"]}
     values = sum(finding["values"] for finding in findings)
     largest = -1 if any(finding["max_ulp"] < 0 for finding in findings) else max(f["max_ulp"] for f in findings)
@@ -117,13 +160,11 @@ def seen(cause: Cause) -> str:
         summary.plural(len(cells), "cell") if cells else "",
         f"up to {summary.grouped(largest)} ULP" if largest > 0 else "",
     ]
-    small = {"not reached": "; not reduced to the smallest call"}.get(first["shrunk"], "")
+    small = {"not reached": "; not reduced to the smallest call"}.get(findings[0]["shrunk"], "")
     return ", ".join(filter(None, parts)) + small
 
 
-def _some(names: Sequence[str], most: int, noun: str = "") -> str:
-    """Join names. If there are more than ``most``, count the rest."""
+def _counted(names: Sequence[str], most: int, noun: str) -> str:
+    """Join names. If there are more than ``most``, count the rest with their noun."""
     rest = len(names) - most
-    if rest <= 0:
-        return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
-    return f"{', '.join(names[:most])} and {rest} more{f' {noun}' + 's' * (rest > 1) if noun else ''}"
+    return some(names, most) if rest <= 0 else f"{some(names, most)} {noun}{'s' * (rest > 1)}"

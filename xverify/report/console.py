@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -23,63 +24,98 @@ from xverify.engine.events import (
     WorkerFailed,
     WorkerReady,
 )
+from xverify.report import matrix as matrices
 from xverify.report import summary
+from xverify.report.causes import Cause, causes, sentence
 from xverify.report.changes import History, histories
 from xverify.report.summary import Json
 
 _STYLES = {"good": "green", "quiet": "dim", "open": "yellow", "warn": "dark_orange3", "bad": "red"}
 
-MOST_FINDINGS = 24
-"""Number of findings listed in a terminal, worst first. A log gets all."""
+_DEFAULT_RUNS = Path("reports", "runs")
+
+MOST_CAUSES = 12
+"""Number of causes that are listed."""
+
+LEAST_CAUSES = 3
+"""Number of causes that are listed however many lines the rest needs."""
+
+MOST_LINES_IN_TERMINAL, MOST_LINES_IN_LOG = 52, 46
+"""Number of lines of a summary. A log also has lines of progress; together a sweep has at most 60."""
+
+MOST_LINES_OF_MATRIX = 24
+"""Number of lines of the matrix, before editions share rows."""
+
+MOST_LINES_OF_CAUSE = 3
+"""Number of lines of one cause in a terminal. A log gets one long line."""
+
+MOST_SENTENCES = 3
+"""Number of lines on each kind of trouble: implementations that failed, and editions that were left out."""
 
 QUIET_SECONDS = 10.0
-"""Seconds between two lines of progress where the output is not a terminal."""
+"""Least seconds between two lines of progress where the output is not a terminal."""
+
+LONGEST_SECONDS = 300.0
+"""Most seconds between two such lines. Between both, the time grows with the run."""
 
 
-def print_summary(report: Json, console: Console) -> None:
-    """Print the matrix of implementations and editions, the findings, and the coverage."""
-    console.print()
-    for operator, contracts in summary.operators(report).items():
-        _print_table(report, operator, contracts, console)
-    for history in histories(report):
-        _print_history(history, console)
-    _print_workers(report["run"]["workers"], console)
-    _print_findings(summary.findings(report), console)
-    _print_trust(report, console)
-    for name, share in summary.shares(report):
-        _line(console, Text(f"{name}: {share}", style="dim"))
+def print_summary(report: Json, console: Console, file: Path | None = None) -> None:
+    """Print the matrix of implementations and editions, the worst causes, and where to find the rest.
+
+    Args:
+        report: The report.
+        console: Where to print.
+        file: The report for people, which has everything.
+    """
+    listed = causes(report)
+    parts: list[Renderable] = [Text()]
+    matrix = matrices.matrix(report, console.width, MOST_LINES_OF_MATRIX)
+    for table in matrix.tables:
+        parts += [_table(table), Text()]
+    agreeing = [*matrix.agreeing, *([summary.plural(matrix.agreed, "more edition")] if matrix.agreed else [])]
+    if agreeing:
+        parts += [Text(f"without a difference: {', '.join(agreeing)}", style="green"), Text()]
+    parts += [part for history in histories(report) for part in (_history(history), Text())]
+    after = _after(report, listed, file)
+    heading = Text(_heading(report, listed), style="bold")
+    most_lines = MOST_LINES_IN_TERMINAL if console.is_terminal else MOST_LINES_IN_LOG
+    left = most_lines - sum(_height(part, console) for part in (*parts, heading, *after)) - 2
+    shown = _causes(listed, left, console)
+    more = len(listed) - len(shown)
+    rest = [Text(f"and {summary.plural(more, 'more cause')}, in the report", style="dim")] if more else []
+    for part in (*parts, heading, *shown, *rest, Text(), *after):
+        _print(part, console)
 
 
-def _print_table(report: Json, operator: str, contracts: list[str], console: Console) -> None:
-    """Print one operator: editions down, and across the implementations that have a result."""
-    matrix = summary.matrix(report, merged=True)
-    names = list(dict.fromkeys(summary.base(subject) for subject in summary.subjects(report)))
-    present = [name for name in names if any((contract, name) in matrix for contract in contracts)]
-    if not present:
-        return
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1), header_style="bold", show_edge=False)
-    table.add_column(Text(operator), no_wrap=True)
-    for name in present:
-        table.add_column(Text(name), min_width=8, overflow="fold")
-    for contract in contracts:
-        row = [Text("  " + (contract[len(operator) :].lstrip("-") or contract))]
-        for name in present:
-            entry = matrix.get((contract, name))
-            row.append(Text("-", style="dim") if entry is None else _entry(entry))
-        table.add_row(*row)
-    console.print(table)
-    console.print()
+Renderable = Text | Table
+"""A part of the summary."""
 
 
-def _entry(entry: summary.Entry) -> Text:
-    text = "\n".join(entry.headlines)
-    if not entry.verdicts and entry.tone == "good":
-        text += f" {summary.short(entry.values)}"
-    return Text(text, style=_STYLES[entry.tone])
+def _print(part: Renderable, console: Console) -> None:
+    console.print(part, soft_wrap=isinstance(part, Text) and not console.is_terminal)
 
 
-def _print_history(history: History, console: Console) -> None:
-    """Print the changes between versions of one implementation, with the versions across."""
+def _height(part: Renderable, console: Console) -> int:
+    """The number of lines of a part."""
+    if isinstance(part, Text) and not console.is_terminal:
+        return 1
+    return len(console.render_lines(part, pad=False))
+
+
+def _table(table: matrices.Table) -> Table:
+    """Editions down, and across the implementations."""
+    made = Table(box=None, pad_edge=False, padding=(0, matrices.GAP, 0, 0), header_style="bold")
+    made.add_column("", no_wrap=True)
+    for column in table.columns:
+        made.add_column(Text("\n".join(column.heading)), no_wrap=True, min_width=column.width)
+    for row in table.rows:
+        fields = (Text("-", style="dim") if f is None else Text(f.words, style=_STYLES[f.tone]) for f in row.fields)
+        made.add_row(Text(row.label), *fields)
+    return made
+
+
+def _history(history: History) -> Table:
+    """The changes between versions of one implementation, with the versions across."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1), header_style="bold", show_edge=False)
     table.add_column(Text(f"{history.name}: what changed"), overflow="fold")
     for version in history.versions:
@@ -90,73 +126,94 @@ def _print_history(history: History, console: Console) -> None:
             for fields in row.fields
         )
         table.add_row(Text(row.heading), *fields)
-    console.print(table)
-    console.print()
+    return table
 
 
-def _print_workers(workers: Iterable[Json], console: Console) -> None:
-    for worker in workers:
-        if worker["status"] != "answered":
-            # A reason may begin with the name, as in "onednn could not be run".
-            reason = worker["status"].removeprefix(f"{worker['name']} ")
-            separator = ": " if reason == worker["status"] else " "
-            _line(console, Text.assemble((f"{worker['name']}{separator}", "bold"), (reason, "yellow")))
+def _heading(report: Json, listed: Sequence[Cause]) -> str:
+    if not listed:
+        return "no cause of a difference was found"
+    accepted = sum(cause.first["known"] for cause in listed)
+    in_ledger = f"; {accepted} of them in the ledger" if accepted else ""
+    counts = f"{summary.plural(len(listed), 'cause')} of {summary.plural(len(report['findings']), 'finding')}"
+    return f"{counts}, worst first{in_ledger}"
 
 
-def _print_findings(findings: list[Json], console: Console) -> None:
-    """Print a table in a terminal, and one finding per line elsewhere."""
-    in_ledger = sum(finding["known"] for finding in findings)
-    heading = f"{summary.plural(len(findings), 'finding')}" + (
-        f", {in_ledger} of them in the ledger" if in_ledger else ""
-    )
-    _line(console, Text(heading, style="bold"))
+def _causes(listed: Sequence[Cause], most_lines: int, console: Console) -> list[Renderable]:
+    """The worst causes, each with its id: as many as fit."""
+    made: list[Renderable] = []
+    lines = 0
+    for cause in listed[:MOST_CAUSES]:
+        part = _cause(cause, console)
+        lines += _height(part, console)
+        if lines > most_lines and len(made) >= LEAST_CAUSES:
+            break
+        made.append(part)
+    return made
+
+
+def _cause(cause: Cause, console: Console) -> Renderable:
+    tone = "quiet" if cause.first["known"] else cause.severity.tone
     if not console.is_terminal:
-        for finding in findings:
-            _line(console, Text(f"{finding['id']}  {finding['contract']}  {_sentence(finding)}"))
-        console.print()
-        return
+        return Text(f"{cause.id}  {_one_line(sentence(cause))}")
     table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0), collapse_padding=True)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold", ratio=1)
-    for finding in findings[:MOST_FINDINGS]:
-        verdict = Text(summary.words(finding["verdict"]), style=_STYLES[summary.tone(finding["verdict"])])
-        about = Text(_sentence(finding))
-        about.append(f"\n{finding['contract']}  {finding['id']}", style="dim")
-        table.add_row(verdict, about)
-    console.print(table)
-    if len(findings) > MOST_FINDINGS:
-        _line(console, Text(f"and {len(findings) - MOST_FINDINGS} more, in the report", style="dim"))
-    console.print()
+    # A word that does not fit goes to the next line, so a line is seldom full.
+    room = MOST_LINES_OF_CAUSE * (console.width - len(cause.id) - 2) * 9 // 10
+    table.add_row(Text(cause.id, style=_STYLES[tone]), Text(_shortened(cause, room)))
+    return table
 
 
-def _print_trust(report: Json, console: Console) -> None:
-    coverage, trust = report["coverage"], report["coverage"]["trust"]
-    _line(
-        console,
-        Text(
-            f"{summary.plural(coverage['cases'], 'call')}, {summary.plural(coverage['values'], 'value')} "
-            f"in {summary.plural(len(coverage['cells']), 'cell')}, {report['run']['seconds']} s"
-        ),
+def _shortened(cause: Cause, most: int) -> str:
+    """The sentence of a cause in so many characters. Its title is cut, and not the numbers."""
+    whole, numbers = _one_line(sentence(cause)), _one_line(f": {cause.effect}" if cause.effect else "")
+    if len(whole) <= most:
+        return whole
+    head = whole.removesuffix(numbers)
+    return head[: max(40, most - len(numbers) - 4)].rstrip() + " ..." + numbers
+
+
+def _after(report: Json, listed: Sequence[Cause], file: Path | None) -> list[Renderable]:
+    """Lines on the extent of a run, on trouble, and on where to find the rest."""
+    run, coverage = report["run"], report["coverage"]
+    extent = (
+        f"{summary.plural(coverage['cases'], 'call')}, {summary.plural(coverage['values'], 'value')} "
+        f"in {summary.plural(len(coverage['cells']), 'cell')}, {run['seconds']} s"
     )
-    clauses = sum(not clause["tested"] for clause in summary.clauses(report).values())
-    if clauses:
-        _line(console, Text(f"clauses without a test: {clauses}", style="yellow"))
-    for sentence in report["run"].get("left_out", ()):
-        _line(console, Text(sentence, style="yellow"))
+    lines: list[Renderable] = [Text(extent)]
+    failed = [
+        # A reason may begin with the name, as in "onednn could not be run".
+        worker["status"]
+        if worker["status"].startswith(f"{worker['name']} ")
+        else f"{worker['name']}: {worker['status']}"
+        for worker in run["workers"]
+        if worker["status"] != "answered"
+    ]
+    for sentences in (failed, summary.left_out(run.get("left_out", ()))):
+        lines += [Text(_one_line(sentence), style="yellow") for sentence in sentences[:MOST_SENTENCES]]
+        if len(sentences) > MOST_SENTENCES:
+            lines.append(Text(f"and {len(sentences) - MOST_SENTENCES} more, in the report", style="yellow"))
+    lines.append(Text(_untested(report), style="dim"))
+    if file is not None:
+        lines.append(Text(f"report: {file}"))
+        # Without a run, both commands look in the default folder.
+        run_of_report, run_of_replay = (
+            ("", "") if file.parent.parent == _DEFAULT_RUNS else (f" {file.parent}", f" --run {file.parent}")
+        )
+        if listed:
+            lines.append(Text(f"an issue about a cause: xverify report{run_of_report} --issue {listed[0].id}"))
+            lines.append(Text(f"its call again: xverify replay {listed[0].id}{run_of_replay}"))
+    return lines
+
+
+def _untested(report: Json) -> str:
+    """List what the run did not test: items of the coverage list, and clauses."""
     # An item that needs an option of the gate is none that a sweep could test.
-    missing = ", ".join(name for name in trust["not_met"] if "(--" not in name)
-    untested = f"not tested: {missing}; raise --budget to test more"
-    _line(console, Text(untested if missing else "everything on the coverage list was tested", style="dim"))
-
-
-def _line(console: Console, text: Text) -> None:
-    console.print(text, soft_wrap=not console.is_terminal)
-
-
-def _sentence(finding: Json) -> str:
-    """Return the summary of a finding with its region."""
-    where = summary.region(finding)
-    return _one_line(finding["summary"] + (f" ({where})" if where else ""))
+    missing = [name for name in report["coverage"]["trust"]["not_met"] if "(--" not in name]
+    clauses = sum(not clause["tested"] for clause in summary.clauses(report).values())
+    named = missing[:MOST_SENTENCES] + ([f"{len(missing) - MOST_SENTENCES} more"] if missing[MOST_SENTENCES:] else [])
+    parts = [*named, *([f"clauses without a test: {clauses}"] if clauses else [])]
+    return f"not tested: {', '.join(parts)}; raise --budget" if parts else "everything on the coverage list was tested"
 
 
 def _one_line(text: str) -> str:
@@ -181,6 +238,7 @@ class ConsoleProgress:
         self._started: SweepStarted | None = None
         self._last: Progressed | None = None
         self._printed = 0.0
+        self._ready: list[str] = []
         self._found = 0
         self._shrunk = 0
 
@@ -189,7 +247,7 @@ class ConsoleProgress:
             case SweepStarted():
                 self._start(event)
             case WorkerReady(name, version):
-                self._say(f"{name} {version} is ready", quiet=True)
+                self._ready.append(f"{name} {version}")
             case WorkerFailed(name, sentence):
                 if self._name == "gate" and self._started is not None and name in self._started.subjects:
                     return  # the gate's last line repeats it
@@ -238,7 +296,9 @@ class ConsoleProgress:
     def _progressed(self, event: Progressed) -> None:
         self._last, started = event, self._started
         if not self._live:
-            if event.elapsed - self._printed >= QUIET_SECONDS:
+            self._say_ready()
+            wait = min(max(QUIET_SECONDS, self._printed / 2), LONGEST_SECONDS)
+            if event.elapsed - self._printed >= wait:
                 self._printed = event.elapsed
                 self._say(f"{event.elapsed:4.0f} s  {event.phase}: {self._counts(event)}")
             return
@@ -249,6 +309,12 @@ class ConsoleProgress:
             completed = event.elapsed if started.cases is None else event.cases
         limited = completed if total is None else min(completed, total)
         self._update(description=event.phase, total=total, completed=limited, counts=self._counts(event))
+
+    def _say_ready(self) -> None:
+        """Print the implementations that have become ready since the last time, in one line."""
+        if self._ready:
+            self._say(f"ready: {', '.join(self._ready)}")
+            self._ready.clear()
 
     def _counts(self, event: Progressed) -> str:
         findings = summary.plural(event.findings, "finding")

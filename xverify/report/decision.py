@@ -61,7 +61,7 @@ def failing(report: Json) -> list[Json]:
 
 def failing_causes(report: Json) -> list[Cause]:
     """List the causes of the findings on which the gate fails, worst first."""
-    return causes.causes(failing(report))
+    return causes.causes(report, failing(report))
 
 
 def known(report: Json) -> list[Json]:
@@ -117,7 +117,7 @@ def _counted(report: Json) -> str:
     states = Counter(map(state, findings))
     verdicts = Counter(finding["verdict"] for finding in findings if state(finding) == "new")
     kinds = ", ".join(summary.counted(verdicts))
-    shared = len(causes.causes(findings))
+    shared = len(failing_causes(report))
     of_causes = f" of {summary.plural(shared, 'cause')}" if shared < len(findings) else ""
     parts = [f"{summary.plural(states['new'], 'new finding')}{of_causes} ({kinds})"] if states["new"] else []
     parts += [f"{states[name]} {name}" for name in ("expired", "changed") if states[name]]
@@ -333,7 +333,7 @@ def _came(got: Json) -> str:
 
 def seen(finding: Json) -> str:
     """Count the calls, values and cells that show a finding."""
-    return causes.seen(Cause((finding,)))
+    return causes.counts([finding])
 
 
 # -- replaying ---------------------------------------------------------------------------------------------------------

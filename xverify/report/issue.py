@@ -1,66 +1,90 @@
-"""The body of an issue about one finding, for the maintainers of the implementation or document.
+"""The body of an issue about one cause, for the maintainers of the implementation or document.
 
-The readers do not know xverify, so none of its terms appear. The body shows a stand-alone script, the sentence of the
-text, the allowed results and why they are allowed, the actual results, and how much is affected.
+The readers do not know xverify, so none of its terms appear. The body has at most 60 lines: how wrong the results are in plain
+numbers, the versions, a short script or program, the sentence of the text, the allowed results, and the evidence, folded.
 """
 
 from __future__ import annotations
 
-import difflib
+import math
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from xverify.core.errors import UsageError
 from xverify.core.machine import MISSING
 from xverify.oracles import all_oracles
+from xverify.oracles.releases import release_of
 from xverify.report import summary
+from xverify.report.causes import Cause, causes, findings_of, types
 from xverify.report.formats.markdown import code, row, text
-from xverify.report.script import environment, oracle_of, script_for
-from xverify.report.short_script import short_script
+from xverify.report.script import environment, oracle_of
+from xverify.report.short_script import Short, short_program
 from xverify.report.summary import Json
+from xverify.verify.cause_titles import some
 from xverify.verify.variants import setting_of, without_setting
 
-MOST_SCRIPT = 54_000
-"""Longest script in an issue, in characters. GitHub allows 65 536 for the whole body."""
+if TYPE_CHECKING:
+    from xverify.engine.again import Again
 
-MOST_ROWS = 12
-"""Number of table rows. The rest is counted."""
+MOST_LINES = 60
+"""Number of lines of a body."""
+
+MOST_SCRIPT_LINES = 30
+"""Number of lines of a script in an issue. A longer one is attached."""
+
+MOST_SCRIPT = 20_000
+"""Longest script in an issue, in characters."""
+
+MOST_ELEMENTS = 3
+"""Number of wrong elements that are listed."""
+
+MOST_QUOTED = 700
+"""Longest quotation, in characters."""
+
+MOST_MESSAGE_LINES = 4
+"""Number of lines of an error's message."""
+
+MOST_OPERANDS = 6
+"""Number of rows in a table of operands."""
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
+_OF_THE_MACHINERY = re.compile(
+    r"^(Fatal Python error|Current thread|Thread 0x|Stack \(|Extension modules|\s*File )|^\s*$|<no Python frame>"
+)
+"""Lines of a crash's message that are about the process that made the call."""
 
-def render(report: Json, identity: str) -> str:
+
+def render(report: Json, identity: str, again: Again | None = None) -> str:
     """Return the body of an issue in Markdown, with the title in its first line.
 
     Args:
         report: The report that holds the finding.
-        identity: Id of the finding.
+        identity: Id of a cause or a finding.
+        again: What the implementation did when it was asked again.
 
     Raises:
-        UsageError: The report has no finding with that id. The message names the nearest ids.
+        UsageError: The report has no cause or finding with that id. The message names the nearest ids.
     """
-    by_id = {finding["id"]: finding for finding in report["findings"]}
-    if identity not in by_id:
-        raise UsageError(f"the report of run {report['run']['id']} has no finding {identity!r}{_near(identity, by_id)}")
-    finding = by_id[identity]
-    case = Case(report, finding, summary.clauses(report).get(finding["clause"]))
-    parts = [
-        [f"# {text(title(case))}", "", text(_capital(lead(case))), ""],
-        _script(case) if not summary.on_texts(finding) else _inputs(case),
-        _outcome(case),
-        _quotes(case),
-        _allowed(case),
-        _instead(case),
-        _extent(case),
-        _others(case),
-        _versions(case),
+    findings = findings_of(report, identity)
+    of_it = causes(report, findings)
+    cause = next((cause for cause in of_it if cause.id == identity), of_it[0] if of_it else None)
+    case = Case(report, findings[0], summary.clauses(report).get(findings[0]["clause"]), tuple(findings), cause)
+    lines = [
+        *(f"# {text(title(case))}", "", text(_capital(lead(case))), ""),
+        *_extent(case),
+        *_versions(case, again),
+        *_script(case),
+        *_outcome(case),
+        *_quotes(case),
+        *_allowed(case),
     ]
-    return "\n".join(line for part in parts for line in part).rstrip("\n") + "\n"
-
-
-def _near(identity: str, findings: dict[str, Json]) -> str:
-    near = difflib.get_close_matches(identity, findings, 3, 0.4)
-    return f"; the nearest are {', '.join(near)}" if near else f"; it has {summary.plural(len(findings), 'finding')}"
+    details = _details(case)
+    room = MOST_LINES - len(lines) - 4
+    if len(details) > room:
+        details = [*details[: max(0, room - 1)], f"- and {len(details) - max(0, room - 1)} more facts in the report"]
+    lines += ["<details><summary>Evidence</summary>", "", *details, "", "</details>"]
+    return "\n".join(lines) + "\n"
 
 
 def _capital(sentence: str) -> str:
@@ -75,53 +99,42 @@ def fence(content: str, language: str = "") -> list[str]:
     return [marks + language, content.rstrip("\n"), marks, ""]
 
 
+def _fenced(content: str, language: str = "") -> list[str]:
+    """Return a code block line by line, so that its lines can be counted."""
+    return "\n".join(fence(content, language)).split("\n")
+
+
 def _script(case: Case) -> list[str]:
+    """A short script or program; else the operands, and the name of the file to attach."""
     finding = case.finding
     if finding["witness"] is None:
         return []
+    if summary.on_texts(finding):
+        return _operands(finding)
     large = any("hex" not in tensor for tensor in finding["witness"]["call"]["tensors"].values())
-    short = None if large else short_script(finding)
-    full = script_for(finding, case.clause) if short is None and not large else ""
-    if large or max(len(short or ""), len(full)) > MOST_SCRIPT:
-        beside = f" and {code('scripts/' + finding['id'] + '.call')}" if large else ""
-        too_large = "The smallest known call is" if large else "The script is"
-        return [
-            "## Script",
-            "",
-            f"{too_large} too large to be shown here. Attached {'are' if large else 'is'} "
-            f"{code(finding['reproduce'])}{beside}; the script needs NumPy and the framework.",
-            "",
-            *_table_of_call(finding),
-        ]
-    if short is not None:
-        return ["## Script", "", *fence(short, "python")]
+    short: Short | None = None if large else short_program(finding)
+    if short is not None and len(short.text.splitlines()) <= MOST_SCRIPT_LINES and len(short.text) <= MOST_SCRIPT:
+        return _fenced(short.text, short.language)
+    beside = f" and {code('scripts/' + finding['id'] + '.call')}" if large else ""
+    too_large = "The smallest known call is" if large else "The script is"
     return [
-        "## Script",
+        f"{too_large} too large to be shown here. Attached {'are' if large else 'is'} {code(finding['reproduce'])}{beside}; "
+        "the script needs NumPy and the framework.",
         "",
-        "<details><summary>A stand-alone script</summary>",
-        "",
-        *fence(full, "python"),
-        "</details>",
-        "",
+        *_operands(finding),
     ]
 
 
-def _inputs(case: Case) -> list[str]:
-    if case.finding["witness"] is None:
-        return []
-    return ["## The call", "", *_table_of_call(case.finding)]
-
-
-def _table_of_call(finding: Json) -> list[str]:
+def _operands(finding: Json) -> list[str]:
     call = finding["witness"]["call"]
-    lines = [row(["operand", "type", "shape", "values", "bits"]), row(["---"] * 5, escape=False)]
+    rows = [row(["operand", "type", "shape", "values", "bits"]), row(["---"] * 5, escape=False)]
     for role, tensor in call["tensors"].items():
         shown = (_few(tensor["data"]), _few(tensor["hex"])) if "hex" in tensor else ("in the attached file", "")
-        lines.append(row([role, tensor["dtype"], str(tensor["shape"]), *shown]))
-    lines += [row([name, "attribute", "", str(value), ""]) for name, value in call["attributes"].items()]
+        rows.append(row([role, tensor["dtype"], str(tensor["shape"]), *shown]))
+    rows += [row([name, "attribute", "", str(value), ""]) for name, value in call["attributes"].items()]
     descriptions = (("in memory", summary.in_memory(finding)), ("in a graph", summary.around(finding)))
-    lines += [row([name, "", "", description, ""]) for name, description in descriptions if description]
-    return [*lines, ""]
+    rows += [row([name, "", "", description, ""]) for name, description in descriptions if description]
+    return [*rows[: MOST_OPERANDS + 2], ""]
 
 
 def _few(values: list[str], most: int = 8) -> str:
@@ -134,7 +147,6 @@ def _outcome(case: Case) -> list[str]:
     got = finding["witness"]["got"] if finding["witness"] else None
     if got is None or finding["witness"]["legal"]:
         return []
-    lines = ["## What it gives", ""]
     if got["tensor"] is None:
         endings = {
             "crash": "The process ends",
@@ -143,14 +155,20 @@ def _outcome(case: Case) -> list[str]:
         }
         ending = endings.get(finding["verdict"], "It raises")
         error = f" {'with ' * (finding['verdict'] == 'crash')}{code(got['error'])}" if got["error"] else ""
-        lines += [f"{ending}{error}{':' if got['message'] else '.'}", ""]
-        return lines + (fence(got["message"][:4000], "text") if got["message"] else [])
+        message = [_middle_cut(line) for line in got["message"].splitlines() if not _OF_THE_MACHINERY.search(line)]
+        lines = [f"{ending}{error}{':' if message else '.'}", ""]
+        return lines + (_fenced("\n".join(message[:MOST_MESSAGE_LINES]), "text") if message else [])
     tensor = got["tensor"]
     kind = f"{code(tensor['dtype'])} of shape {code(str(tensor['shape']))}"
     if "hex" not in tensor:
-        return [*lines, f"A result of type {kind}.", ""]
+        return [f"It gives a result of type {kind}.", ""]
     values = _few([f"{d} ({h})" for d, h in zip(tensor["data"], tensor["hex"], strict=False)])
-    return [*lines, f"A result of type {kind}: {text(values) or 'no values'}", ""]
+    return [f"It gives a result of type {kind}: {text(values) or 'no values'}", ""]
+
+
+def _middle_cut(line: str, head: int = 120, tail: int = 180) -> str:
+    """Shorten a line of a message, whose end says most."""
+    return line if len(line) <= head + tail else f"{line[:head]} ... {line[-tail:]}"
 
 
 def _quotes(case: Case) -> list[str]:
@@ -159,114 +177,101 @@ def _quotes(case: Case) -> list[str]:
     candidates = [case.clause]
     if case.finding["verdict"] == "conflict" and not case.contradicts_itself:
         candidates.append(clauses.get(str(case.finding.get("detail", ""))))
-    quoted = [clause for clause in candidates if clause is not None]
-    lines = ["## What the text says", ""] if quoted else []
-    for clause in quoted:
+    lines = []
+    for clause in (clause for clause in candidates if clause is not None):
+        document = text(clause["document"])
         if clause["text"]:
-            lines += [f"> {text(clause['text'])}", ">", f"> ({text(clause['document'])})", ""]
-            lines += [text(_capital(clause["note"])) + ".", ""] if clause["note"] else []
+            quoted = " ".join(clause["text"].split())
+            quoted = quoted if len(quoted) <= MOST_QUOTED else quoted[:MOST_QUOTED].rstrip() + " ..."
+            note = f" {text(_capital(clause['note']))}." if clause["note"] else ""
+            lines += [f"> {text(quoted)}", ">", f"> ({document}){note}", ""]
         else:
-            lines += [f"Nothing: {text(clause['note'])} ({text(clause['document'])}).", ""]
+            lines += [f"The text says nothing: {text(clause['note'])} ({document}).", ""]
     return lines
 
 
 def _allowed(case: Case) -> list[str]:
-    """Return a table of the wrong or ambiguous elements, with the allowed results.
-
-    Each allowed result names the ways of computing that give it.
-    """
+    """List wrong or ambiguous elements, with the allowed results and the ways of computing that give each."""
     finding = case.finding
     entries = finding["witness"]["legal"] if finding["witness"] else []
     if not entries:
         return []
-    readings = {r["name"]: r["words"] for edition in case.report["editions"] for r in edition["readings"]}
-    readings |= {r["name"]: r["words"] for edition in case.report["editions"] if edition["id"] == finding["contract"]
-                 for r in edition["readings"]}  # fmt: skip
-    names = list(dict.fromkeys(name for entry in entries for result in entry["legal"] for name in result["readings"]))
-    letters = {name: _LETTERS[i] if i < len(_LETTERS) else str(i + 1) for i, name in enumerate(names)}
-    heading, columns = "What it gives, and what is allowed", ["it gives", "allowed"]
-    if case.silent:
-        heading, columns = "What it gives, and what the formula gives", ["it gives", "the formula gives"]
+    gives, allowed = "it gives", "the formula gives" if case.silent else "allowed is"
     if summary.on_texts(finding):
         ours, theirs = case.documents
-        heading, columns = "What each document gives", [f"given by: {theirs}", f"allowed by: {ours}"]
-    lines = [f"## {heading}", "", row(["at", *columns]), row(["---"] * 3, escape=False)]
-    for entry in entries[:MOST_ROWS]:
+        gives, allowed = f"{theirs} gives", f"{ours} allows"
+    readings = {r["name"]: r["words"] for edition in case.report["editions"] for r in edition["readings"]}
+    own = case.edition(finding["contract"])
+    readings |= {r["name"]: r["words"] for r in own["readings"]} if own else {}
+    shown = entries[:MOST_ELEMENTS]
+    names = list(dict.fromkeys(name for entry in shown for result in entry["legal"] for name in result["readings"]))
+    letters = {name: _LETTERS[i] if i < len(_LETTERS) else str(i + 1) for i, name in enumerate(names)}
+    lines = []
+    for entry in shown:
         due = [
             f"{result['decimal']} ({result['hex']}) by {', '.join(letters[name] for name in result['readings'])}"
             for result in entry["legal"]
         ]
-        lines.append(row([str(entry["index"]), f"{entry['got_decimal']} ({entry['got']})", " or ".join(due)]))
-    lines += _more(len(entries) - MOST_ROWS, "value")
-    lines += [
+        index = f"at {text(str(entry['index']))} " if entry["index"] else ""
+        lines.append(
+            f"- {index}{text(gives)} {text(entry['got_decimal'])} ({entry['got'] if _is_hex(entry['got']) else ''}); "
+            f"{text(allowed)} {text(' or '.join(due))}"
+        )
+    ways = "; ".join(f"({letters[name]}) {text(readings.get(name, name))}" for name in names)
+    return [
+        *lines,
         "",
-        "The text does not say how each step is rounded, so a result is accepted if some faithful way of "
-        "computing the formula gives it. Each letter stands for a computation that",
+        "The text does not say how each step is rounded, so each result is accepted that some faithful way of computing the "
+        f"formula gives bit for bit: {ways}. Any NaN equals any NaN.",
         "",
     ]
-    lines += [f"- ({letters[name]}) {text(readings.get(name, name))}" for name in names]
-    return [*lines, "", "Results are compared bit for bit, but any NaN equals any NaN.", ""]
 
 
-def _more(count: int, noun: str) -> list[str]:
-    return ["", f"and {summary.plural(count, f'more {noun}')}."] if count > 0 else []
+def _is_hex(bits: str) -> bool:
+    return re.fullmatch("0x[0-9a-f]+", bits) is not None
 
 
-def _instead(case: Case) -> list[str]:
-    """Describe the arithmetic that explains the results, or their distance from allowed ones."""
-    finding, by = case.finding, case.finding["attribution"]
-    if finding["verdict"] not in ("violation", "mixed", "ambiguity"):
-        return []
-    if by is not None:
-        kind = "wrong " if finding["verdict"] == "violation" else "such " if finding["verdict"] == "ambiguity" else ""
-        lines = [
-            "## What it computes" + (" instead" if finding["verdict"] == "violation" else ""),
-            "",
-            f"Its results are bit-identical to those of an implementation that {text(by.get('words', by['reading']))}. "
-            f"This covers {summary.grouped(by['explained_values'])} of {summary.plural(by['values'], kind + 'value')}.",
-        ]
-        elsewhere = by.get("elsewhere")
-        if elsewhere:
-            lines.append(f"On all other values they equal those of an implementation that {text(elsewhere['words'])}.")
-        return [*lines, ""]
-    if finding["verdict"] == "ambiguity":
-        return []
-    lines = ["## What it computes", "", "No known way of computing gives these results: they are unexplained."]
-    histogram = finding.get("ulp_histogram") or ()
-    if histogram:
-        lines += [
-            "Their distance from the nearest allowed result, counted in representable numbers between the two:",
-            "",
-            row(["distance", "values"]),
-            row(["---", "---:"], escape=False),
-            *(row([_distance(entry), summary.grouped(entry["count"])]) for entry in histogram),
-        ]
-    return [*lines, ""]
-
-
-def _distance(entry: Json) -> str:
-    ulp_range = summary.distance(entry)
-    return "NaN instead of a number, or a number instead of NaN" if ulp_range == "NaN" else ulp_range
+# -- how much, and where -------------------------------------------------------------------------------------
 
 
 def _extent(case: Case) -> list[str]:
-    """Count the affected values and calls, with conditions, types and paths."""
+    """Count the affected values and calls, with types, conditions and paths."""
     finding = case.finding
-    if not finding["cases"] or (summary.on_texts(finding) and case.contradicts_itself):
+    cases = sum(one["cases"] for one in case.findings)
+    if not cases or (summary.on_texts(finding) and case.contradicts_itself):
         return []
-    lines = ["## How much is affected", ""]
-    values = f"{summary.plural(finding['values'], 'value')} in " if finding["values"] else ""
-    lines.append(f"- {values}{summary.plural(finding['cases'], 'call')}")
-    lines += [f"- {sentence}" for sentence in _where(finding)]
-    if finding["max_ulp"] > 0:
-        steps = summary.plural(finding["max_ulp"], "representable number")
-        lines.append(f"- The largest distance from an allowed result is {steps}.")
-    paths = finding["subject"].get("paths") or [finding["subject"]["options"]]
+    values = sum(one["values"] for one in case.findings)
+    numbers = f"{summary.plural(values, 'value')} in " if values else ""
+    largest = max(one["max_ulp"] for one in case.findings)
+    if finding["verdict"] not in ("violation", "mixed"):
+        distance = ""
+    elif any(one["max_ulp"] < 0 for one in case.findings):
+        distance = "; some are NaN instead of a number, or a number instead of NaN"
+    elif largest > 0:
+        distance = f"; up to {summary.plural(largest, 'representable number')} from the nearest allowed result"
+    else:
+        distance = ""
+    lines = [f"- Seen in {numbers}{summary.plural(cases, 'call')}{distance}."]
+    affected = (types(case.cause) if case.cause is not None else "") or _types_of(finding)
+    where = [*([f"Types of the input: {text(affected)}."] if affected else []), *_where(finding)]
+    paths = sorted(
+        {path for one in case.findings for path in one["subject"].get("paths") or [one["subject"]["options"]]}
+    )
     if not summary.on_texts(finding) and any(paths):
-        lines.append("- Seen " + " and ".join(text(PATHS.get(path, f"with {path}")) for path in paths) + ".")
+        where.append("Seen " + " and ".join(text(PATHS.get(path, f"with {path}")) for path in paths) + ".")
     if finding["shrunk"] == "not reached":
-        lines.append("- The call above was not reduced to the smallest one that shows it.")
-    return [*lines, "", *_cells(finding["cells"])]
+        where.append("The call below was not reduced to the smallest one that shows it.")
+    return [*lines, *([f"- {' '.join(where)}"] if where else [])]
+
+
+def _types_of(finding: Json) -> str:
+    """The types and granularity of the finding's first cell."""
+    if not finding["cells"]:
+        return ""
+    cell = finding["cells"][0]
+    parts = (("", "x_dtype"), ("scale ", "scale_dtype"), ("zero point ", "zero_point_dtype"), ("output ", "out_dtype"))
+    listed = [f"{name}{cell[key]}" for name, key in parts if cell[key]]
+    return ", ".join([*listed, cell["granularity"].replace("_", " ")])
 
 
 def _where(finding: Json) -> list[str]:
@@ -280,62 +285,91 @@ def _where(finding: Json) -> list[str]:
     return [f"All values with {code(words)} are affected, and no others."]
 
 
-def _cells(cells: list[Json]) -> list[str]:
-    if not cells:
+def _versions(case: Case, again: Again | None) -> list[str]:
+    finding, run = case.finding, case.report["run"]
+    machine = summary.machine(run)
+    on = f" on {text(machine)}" if machine else ""
+    if summary.on_texts(finding):
+        documents = ", ".join(text(document) for document in dict.fromkeys(case.documents))
+        return [f"- Versions: {documents}.", ""]
+    oracle = oracle_of(finding["subject"])
+    needed = ["python", "numpy", "ml_dtypes", *(oracle.needs if oracle is not None else ())]
+    packages = [(name, run["versions"].get(name, MISSING)) for name in needed]
+    listed = [f"{name.replace('python', 'Python')} {v}" for name, v in packages if v != MISSING]
+    release = release_of(oracle, finding["subject"]["version"]) if oracle is not None else ""
+    version = (
+        f"{case.versioned} ({release})" if release and finding["subject"]["version"] not in release else case.versioned
+    )
+    lines = [f"- Versions: {text(', '.join([version, *listed]))}{on}."]
+    return [*lines, *([f"- {text(_asked_again(case, again))}"] if again is not None else []), ""]
+
+
+def _asked_again(case: Case, again: Again) -> str:
+    """Say what a release did when it was asked again, and which release that was."""
+    newest = ", the newest release" if again.is_newest else ""
+    does = {
+        "STILL": "it still does this",
+        "CHANGED": "it does something else now, which is not right either",
+        "UNSEEN": "it does not show",
+    }.get(again.state, "it does not do this any more")
+    tries = f" ({again.tries})" if again.tries else ""
+    return f"Asked again on {again.day} with {_plain(case.finding['subject'])} {again.version}{newest}: {does}{tries}."
+
+
+def _details(case: Case) -> list[str]:
+    """List the evidence, most important first: one fact in each line."""
+    finding = case.finding
+    lines = [*_instead(case), *_others(case)]
+    if not summary.on_texts(finding):
+        lines.append(f"- Document: {text(case.document(finding['contract']))}")
+    made = f"xverify {case.report['run']['versions'].get('xverify', '')}".strip()
+    source = f"Found with {text(made)} ({code(case.cause.id if case.cause else finding['id'])})"
+    return [f"- {source}, which compares implementations with their specifications.", *lines]
+
+
+def _instead(case: Case) -> list[str]:
+    """Describe the arithmetic that explains the results, or their distance from allowed ones."""
+    finding, by = case.finding, case.finding["attribution"]
+    if finding["verdict"] not in ("violation", "mixed", "ambiguity"):
         return []
-    varied = any(cell["variant"] for cell in cells)
-    head = ["input", "scale", "zero point", "output", "granularity", "mode or case"][: 6 if varied else 5]
-    lines = [row(head), row(["---"] * len(head), escape=False)]
-    names = ("x_dtype", "scale_dtype", "zero_point_dtype", "out_dtype")
-    for cell in cells[:MOST_ROWS]:
-        types = [cell[name] or "none" for name in names]
-        variant = [cell["variant"].replace("open: ", "")] if varied else []
-        lines.append(row([*types, cell["granularity"].replace("_", " "), *variant]))
-    return [*lines, *_more(len(cells) - MOST_ROWS, "combination"), ""]
+    if by is not None:
+        kind = "wrong " if finding["verdict"] == "violation" else "such " if finding["verdict"] == "ambiguity" else ""
+        lines = [
+            f"- Its results are bit-identical to those of an implementation that {text(by.get('words', by['reading']))}. "
+            f"This covers {summary.grouped(by['explained_values'])} of {summary.plural(by['values'], kind + 'value')}."
+        ]
+        elsewhere = by.get("elsewhere")
+        if elsewhere:
+            lines.append(
+                f"- On all other values they equal those of an implementation that {text(elsewhere['words'])}."
+            )
+        return lines
+    if finding["verdict"] == "ambiguity":
+        return []
+    lines = ["- No known way of computing gives these results: they are unexplained."]
+    if histogram := finding.get("ulp_histogram") or ():
+        counts = "; ".join(f"{_distance(entry)}: {summary.plural(entry['count'], 'value')}" for entry in histogram)
+        lines.append(f"- Distance from the nearest allowed result, in representable numbers between the two: {counts}.")
+    return lines
+
+
+def _distance(entry: Json) -> str:
+    ulp_range = summary.distance(entry)
+    return "NaN instead of a number, or a number instead of NaN" if ulp_range == "NaN" else ulp_range
 
 
 def _others(case: Case) -> list[str]:
     """Describe the results of other implementations, and the document that each follows."""
-    finding = case.finding
     lines = []
-    if finding["others"]:
-        lines = [
-            "## What other implementations give" if not summary.on_texts(finding) else "## What implementations do",
-            "",
-        ]
-        for other in finding["others"]:
-            name = outside({"name": case.document(other["name"])})
-            lines.append(f"- {text(_capital(name))}: {text(other['outcome'])}")
-        lines.append("")
-    followed = finding.get("followed") or ()
-    for entry in followed:
+    for other in case.finding["others"]:
+        name = outside({"name": case.document(other["name"])})
+        lines.append(f"- {text(_capital(name))}: {text(other['outcome'])}")
+    for entry in case.finding.get("followed") or ():
         name, _, options = entry["subject"].partition("[")
         display_name = titles().get(name, name) + (f" [{options}" if options else "")
         follows = summary.follows(entry, case.document(entry["contract"]))
         lines.append(f"- {text(_capital(display_name))} {text(follows)}.")
-    return [*lines, ""] if followed else lines
-
-
-def _versions(case: Case) -> list[str]:
-    finding, run = case.finding, case.report["run"]
-    lines = ["## Versions", ""]
-    if summary.on_texts(finding):
-        lines += [f"- {text(document)}" for document in dict.fromkeys(case.documents)]
-    else:
-        lines += [f"- {text(_capital(case.versioned))}", f"- {text(case.document(finding['contract']))}"]
-    oracle = None if summary.on_texts(finding) else oracle_of(finding["subject"])
-    needed = ["python", "numpy", "ml_dtypes", *(oracle.needs if oracle is not None else ())]
-    packages = [(name, run["versions"].get(name, MISSING)) for name in needed]
-    package_list = ", ".join(f"{name.replace('python', 'Python')} {v}" for name, v in packages if v != MISSING)
-    machine = summary.machine(run)
-    lines += [f"- {text(package_list)}"] if package_list else []
-    lines += [f"- {text(machine)}"] if machine else []
-    made = f"xverify {run['versions'].get('xverify', '')}".strip()
-    return [
-        *lines,
-        "",
-        f"Found with {text(made)} ({code(finding['id'])}), which compares implementations with their specifications.",
-    ]
+    return lines
 
 
 # -- words that differ by verdict ---------------------------------------------------------------------------
@@ -395,11 +429,14 @@ def _plain(subject: Json) -> str:
 
 @dataclass(frozen=True)
 class Case:
-    """A finding with its report and its clause."""
+    """A finding with its report, its clause, and the cause that it shows."""
 
     report: Json
     finding: Json
     clause: Json | None
+    findings: tuple[Json, ...]
+    """All findings that the issue counts; the first is the one that is shown."""
+    cause: Cause | None
 
     @property
     def who(self) -> str:
@@ -478,9 +515,24 @@ class Case:
         return words
 
 
+_CAUSES_IN_TITLES = {"violation": "values", "crash": "crash", "wrongly-rejected": "refusal"}
+"""Verdicts whose cause has a title that says more than the verdict does, and the kind of that cause."""
+
+
 def title(case: Case) -> str:
     """Return the title of the issue, one sentence."""
     finding, who, types = case.finding, case.who, f" ({case.types})" if case.types else ""
+    cause = case.cause
+    if cause is not None and cause.kind == "validation":
+        clauses = dict.fromkeys(one["clause"].rpartition("/")[2].replace("-", " ") for one in case.findings)
+        return f"{case.operator}: {who} computes calls that the text forbids ({some(list(clauses), 3)})"
+    if cause is not None and cause.kind == "text" and cause.implementations:
+        sentence = cause.title.partition(": ")[2]
+        return f"{case.operator}: no implementation follows the sentence on the {case.topic}: {sentence}"
+    if cause is not None and (
+        cause.kind == _CAUSES_IN_TITLES.get(finding["verdict"]) or cause.title.startswith("flushes")
+    ):
+        return f"{case.operator}: {who} {cause.title.replace('known recipe', 'known way of computing')}"
     where = summary.region(finding)
     region = f" where {where}" if where and where != "everywhere" else ""
     match finding["verdict"]:
@@ -515,11 +567,36 @@ def title(case: Case) -> str:
             return f"{case.operator}: {who} answers the same call with different bits"
         case "memory":
             return f"{case.operator}: {who} {_noted(case)}"
+        case "not-followed":
+            return f"{case.operator}: {who} does not follow {case.documents[0]}"
     return str(finding["summary"])
 
 
 def lead(case: Case) -> str:
-    """Return the first paragraph: the problem, and the change that would settle it."""
+    """Return the first paragraph: a wrong value, the problem, and the change that would settle it."""
+    if case.cause is None or not case.cause.effect or case.finding["verdict"] != "violation":
+        return _problem(case)
+    error = _relative_error(case.finding)
+    return f"{case.cause.effect}{f' ({error})' if error else ''}. {_problem(case)}"
+
+
+def _relative_error(finding: Json) -> str:
+    """The relative error of the worst element: "off by 0.094 %", "off by a factor of 12"."""
+    worst = 0.0
+    for entry in finding["witness"]["legal"]:
+        try:
+            got, due = float(entry["got_decimal"]), [float(result["decimal"]) for result in entry["legal"]]
+        except ValueError:
+            return ""
+        if not all(map(math.isfinite, (got, *due))) or not all(due):
+            return ""
+        worst = max(worst, min(abs(got - value) / abs(value) for value in due))
+    if not worst:
+        return ""
+    return f"off by {100 * worst:.2g} %" if worst < 1 else f"off by a factor of {worst + 1:.3g}" if worst > 2 else ""
+
+
+def _problem(case: Case) -> str:
     finding, who = case.finding, case.versioned
     got = finding["witness"]["got"] if finding["witness"] else None
     match finding["verdict"]:
@@ -582,6 +659,11 @@ def lead(case: Case) -> str:
             )
         case "nondeterministic":
             return f"{who} received the same call several times, and the results differ in their bits."
+        case "not-followed":
+            return (
+                f"{who} does not do what this document says. The document names no release, so this need not be a fault: "
+                "it should say which releases it describes."
+            )
         case "memory":
             return f"{who} {_noted(case)}, so values may change without the caller's knowledge."
     return str(finding["summary"])

@@ -25,6 +25,7 @@ from xverify.core.verdict import Verdict
 from xverify.engine.coverage import by_importance
 from xverify.report.schema import SCHEMA, check
 from xverify.report.summary import NO_REGION, STATUSES, Json, base
+from xverify.verify.causes import causes_of
 
 _DESCRIBED = ("id", "command", "seed", "started", "seconds", "budget", "cases", "complete", "machine", "versions")
 """Facts about each run that the merged report keeps."""
@@ -53,7 +54,7 @@ def merged(reports: Sequence[Json]) -> dict[str, Any]:
         if count > 1:
             raise UsageError(f"the run {identity} is there {count} times; its counts would be added up twice")
     several = versions_of(reports)
-    return {
+    whole = {
         "schema": SCHEMA,
         "run": _run(runs, [report["run"] for report in reports]),
         "editions": _editions(reports),
@@ -65,6 +66,7 @@ def merged(reports: Sequence[Json]) -> dict[str, Any]:
         },
         "findings": merged_findings(reports),
     }
+    return {**whole, "causes": causes_of(whole)}
 
 
 def _described(run: Json) -> list[dict[str, Any]]:
@@ -149,6 +151,7 @@ def _workers(headers: Sequence[Json]) -> list[dict[str, Any]]:
             "seconds": sum(round(100 * worker["seconds"]) for worker in listed) / 100,
             "status": "; ".join(troubles) or "answered",
         }
+        row |= {name: listed[0][name] for name in ("family", "in_house") if name in listed[0]}
         for count in ("restarts", "spared"):
             if any(count in worker for worker in listed):
                 row[count] = sum(worker.get(count, 0) for worker in listed)

@@ -13,8 +13,13 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-SCHEMA = "xverify.report/1"
-"""Name of the report format that this version reads and writes."""
+from xverify.verify.causes import causes_of
+
+SCHEMA = "xverify.report/2"
+"""Name of the report format that this version writes."""
+
+OLDER = "xverify.report/1"
+"""Name of the format without causes, which `upgraded` brings up to date."""
 
 _TYPES: dict[str, tuple[type, ...]] = {
     "object": (dict,),
@@ -32,6 +37,18 @@ def schema() -> Mapping[str, Any]:
     """Return the JSON Schema of a report."""
     loaded: dict[str, Any] = json.loads(files("xverify.report").joinpath("schema.json").read_text("utf-8"))
     return loaded
+
+
+def upgraded(report: Any) -> Any:
+    """Bring a report of the older format up to date by adding the causes of its findings.
+
+    Other data stay as they are.
+    """
+    if not isinstance(report, dict) or report.get("schema") != OLDER:
+        return report
+    whole = {**report, "schema": SCHEMA, "causes": []}
+    check(whole)
+    return {**whole, "causes": causes_of(whole)}
 
 
 def check(report: object) -> None:

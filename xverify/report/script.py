@@ -28,7 +28,7 @@ from xverify.verify.variants import setting_of
 _HEAD = '''#!/usr/bin/env python3
 """Shows one discrepancy that xverify found. It needs %s and the implementation in question, and nothing else.
 %s
-Exit status: 1 while the discrepancy is there, 0 when it is gone, 3 when this cannot be told here (the
+Exit status: 1 while the discrepancy is there, 0 when it does not show, 3 when this cannot be told here (the
 implementation is not installed, or this version cannot make the call).
 """
 
@@ -104,10 +104,11 @@ _CORE = ("BITS", "Call", "Outcome", "Tensor", "code_dtype", "decode_call")
 _FUNCTIONS = (
     script_main.introduce, script_main.version, script_main.read_call, script_main.read_codes, script_main.kernel_file,
     script_main.load, script_main.run, script_main.attempt, script_main.repeated, script_main.canonical, script_main.words,
-    script_main.listed, script_main.compare, script_main.in_child, script_main.conclude, script_main.main,
+    script_main.listed, script_main.compare, script_main.in_child, script_main.in_children,
+    script_main.conclude, script_main.main,
 )  # fmt: skip
 
-_CONSTANTS = ("FRACTION_BITS", "LIMIT_SECONDS", "REPEAT_SECONDS", "RETURNED")
+_CONSTANTS = ("FRACTION_BITS", "LIMIT_SECONDS", "REPEAT_SECONDS", "MOST_TRIES", "TRY_SECONDS", "RETURNED")
 
 
 def scripts_of(report: Json) -> dict[str, str]:
@@ -172,12 +173,12 @@ def oracle_of(subject: Mapping[str, Any]) -> Oracle | None:
 
 
 def environment(subject: Mapping[str, Any]) -> dict[str, str]:
-    """The environment variables that belong to the setting in a variant's name."""
+    """The environment variables of an implementation, and those of the setting in a variant's name."""
     oracle = oracle_of(subject)
-    settings = oracle.varies if oracle is not None else ()
-    return dict(
-        pair for setting in settings if setting.name == setting_of(subject["name"]) for pair in setting.environment
-    )
+    if oracle is None:
+        return {}
+    wanted = [setting for setting in oracle.varies if setting.name == setting_of(subject["name"])]
+    return dict([*oracle.environment, *(pair for setting in wanted for pair in setting.environment)])
 
 
 def _oracle_data(finding: Json) -> Json | None:

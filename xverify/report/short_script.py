@@ -12,6 +12,7 @@ import importlib
 import re
 import textwrap
 import zlib
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ from xverify.core.codec import call_from_json, tensor_from_json
 from xverify.core.dtypes import decimal
 from xverify.core.surroundings import Graph
 from xverify.oracles.onnx_model import graph_of
-from xverify.oracles.short_form import ShortCall, ShortForm, feeds, is_numpy
+from xverify.oracles.short_form import Program, ShortCall, ShortForm, feeds, is_numpy
 from xverify.report.script import environment, implementation, oracle_of
 from xverify.report.summary import Json
 from xverify.verify.variants import setting_of
@@ -36,8 +37,22 @@ _ONNX_ROLES = ("x", "scale", "zero_point")
 _RANGE_ROLES = ("input", "min_range", "max_range")
 
 
+@dataclass(frozen=True)
+class Short:
+    """A short script or program."""
+
+    text: str
+    language: str = "python"
+
+
 def short_script(finding: Json) -> str | None:
-    """The script's text, or None if there is none.
+    """The text of `short_program`, or None if there is none."""
+    short = short_program(finding)
+    return None if short is None else short.text
+
+
+def short_program(finding: Json) -> Short | None:
+    """The script or program, or None if there is none.
 
     There is none for a finding on a text alone, for an implementation without a short form, for a comparison of two ways or of
     an environment variable, and for a witness whose values are in a file.
@@ -49,9 +64,11 @@ def short_script(finding: Json) -> str | None:
     if oracle is None or call is None:
         return None
     write = getattr(importlib.import_module(oracle.module), "short_form", None)
-    form: ShortForm | None = write(call) if write is not None else None
+    form: ShortForm | Program | None = write(call) if write is not None else None
     if form is None:
         return None
+    if isinstance(form, Program):
+        return Short("\n".join(form.lines) + "\n", form.language)
     tensors = call.tensors if form.operands is None else form.operands
     operands: list[str] = []
     for name, tensor in tensors.items():
@@ -65,7 +82,7 @@ def short_script(finding: Json) -> str | None:
         imports.insert(0, "import ml_dtypes")
     standard = [f"import {name}" for name in sorted(modules - {"ml_dtypes"})]
     head = [*standard, *([""] if standard else []), *imports]
-    return "\n".join([*head, "", *operands, "", *_shown(finding, call, form)]) + "\n"
+    return Short("\n".join([*head, "", *operands, "", *_shown(finding, call, form)]) + "\n")
 
 
 # -- the call --------------------------------------------------------------------------------------------
@@ -103,7 +120,21 @@ def read_witness(finding: Json) -> ShortCall | None:
         options=subject["options"],
         out_dtype=out or "float32",
         graph=graph,
+        ending=_ending(finding),
+        shown=tuple((tuple(entry["index"]), _allowed(entry)) for entry in witness["legal"][:MOST_PLACES]),
     )
+
+
+def _ending(finding: Json) -> str:
+    got = finding["witness"]["got"]
+    if finding["verdict"] in ("crash", "hang"):
+        return str(finding["verdict"])
+    return "refusal" if got is not None and got["kind"] in ("rejected", "unsupported") else ""
+
+
+def _allowed(entry: Json) -> str:
+    """The allowed results of an element, for a comment."""
+    return _comment(" or ".join(f"{result['decimal']} {result['hex']}" for result in entry["legal"]))
 
 
 def _graph_of_witness(call: Json) -> tuple[Call, Graph] | None:
@@ -146,8 +177,7 @@ def _shown(finding: Json, call: ShortCall, form: ShortForm) -> list[str]:
     lines = [*form.body, f"bits = y.view(np.uint{max(8, width)})", "print(y.dtype, y.shape)"]
     for entry in entries:
         index = ", ".join(map(str, _index_in_graph(call, entry["index"]))) or "()"
-        due = " or ".join(f"{result['decimal']} {result['hex']}" for result in entry["legal"])
-        lines.append(f"print(y[{index}], hex(bits[{index}]))  # allowed: {_comment(due)}")
+        lines.append(f"print(y[{index}], hex(bits[{index}]))  # allowed: {_allowed(entry)}")
     if entries:
         return lines
     return [*lines[:-1], "print(y.dtype, y.shape, y.ravel()[:8], [hex(code) for code in bits.ravel()[:8]])"]
@@ -164,7 +194,8 @@ def _index_in_graph(call: ShortCall, index: list[int]) -> list[int]:
 
 def _comment(text: str) -> str:
     """The text as comment lines, so that none of it becomes code."""
-    return "".join(character for character in text if character.isprintable())[:400]
+    # A backslash at the end of a line would make the next line of C a comment as well.
+    return "".join(character for character in text if character.isprintable() and character != "\\")[:400]
 
 
 def _watched(call: ShortCall, form: ShortForm) -> list[str]:

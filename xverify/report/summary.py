@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -334,6 +335,21 @@ def _answers(clause: Json, found: Sequence[Json]) -> Answers:
         untold=tuple((entry["subject"], entry["why"]) for entry in clause.get("untold", ())),
         besides=tuple(finding for finding in found if finding["id"] not in named),
     )
+
+
+_NOT_INSTALLED = re.compile(r"(\S+) is left out: (\S+) is not installed; pip install \S+")
+
+
+def left_out(sentences: Iterable[str]) -> list[str]:
+    """Sentences on what a run left out. Those on packages that are not installed become one."""
+    every = list(sentences)
+    missing = [match for sentence in every if (match := _NOT_INSTALLED.fullmatch(sentence))]
+    others = [sentence for sentence in every if not _NOT_INSTALLED.fullmatch(sentence)]
+    if not missing:
+        return others
+    names = ", ".join(match[1] for match in missing)
+    packages = " ".join(dict.fromkeys(match[2] for match in missing))
+    return [f"left out, not installed: {names} (pip install {packages})", *others]
 
 
 def machine(run: Json) -> str:

@@ -1,101 +1,247 @@
-"""Causes: groups of findings that one fix would remove.
+"""Causes: groups of a report's findings that one fix would remove, worst first.
 
-Findings share a cause if one implementation makes the same mistake in them, whatever the types and the edition of the calls.
+Everything here works on the data of a report, so a run, a merge of runs and a reader of an old file group alike.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
-from xverify.core.dtypes import common_first
+from xverify.core.dtypes import MANTISSA_BITS, common_first
+from xverify.core.severity import Severity
 from xverify.core.verdict import Verdict
-from xverify.verify.attribute import mistake_of
-from xverify.verify.details import is_partly, names_types
-from xverify.verify.region import EVERYWHERE, NOWHERE_SIMPLE
+from xverify.verify import cause_titles
+from xverify.verify.cause_keys import (
+    TEXT,
+    UNEXPLAINED,
+    VALUES,
+    CauseKey,
+    Json,
+    clause_in,
+    detail_in,
+    keys_of,
+    operator_of,
+    region_in,
+)
 
-T = TypeVar("T")
+NOBODY = "nobody:"
+"""The beginning of the mistake of a sentence that no implementation follows."""
 
-_ON_VALUES = (Verdict.VIOLATION, Verdict.MIXED)
-"""Verdicts on values: one mistake leaves the legal set in some cells, and mixes its readings in others."""
+_COMMONEST_FIRST = ("per_tensor", "per_axis", "blocked")
 
 
 @dataclass(frozen=True)
-class CauseKey:
-    """The identity of a cause."""
+class Context:
+    """The facts of a report that causes depend on besides its findings."""
 
-    subject: str
-    """The implementation's name."""
-    kind: str
-    """ "values" for wrong and mixed values; the verdict for all others."""
-    mistake: str
-    """The recipe or the indexing mistake; else the detail without its types; "" if the kind is enough."""
-    region: str
-    """The region in words, if the mistake does not imply it."""
-
-
-def cause_key(subject: str, verdict: str, detail: str, recipe: str = "", region: str = "") -> CauseKey:
-    """Return the cause of a finding.
-
-    Args:
-        subject: the implementation's name.
-        verdict: the finding's verdict.
-        detail: its detail, see `xverify.verify.details`.
-        recipe: the name of the recipe that explains its values; "" if none does.
-        region: its region in words.
-    """
-    region = "" if region in (EVERYWHERE, NOWHERE_SIMPLE) else region
-    kind = "values" if verdict in _ON_VALUES else str(verdict)
-    if recipe:
-        # A recipe of all values implies the region. A recipe of the wrong values only does not.
-        return CauseKey(subject, kind, mistake_of(recipe), region if is_partly(detail) else "")
-    if verdict == Verdict.WRONGLY_ACCEPTED:
-        return CauseKey(subject, kind, "", "")  # the cause is missing validation
-    if verdict == Verdict.WRONGLY_REJECTED:
-        return CauseKey(subject, kind, detail.rpartition(":")[2], "")
-    if names_types(detail) or detail.startswith("result-type:"):
-        return CauseKey(subject, kind, detail.partition(":")[0], region)
-    return CauseKey(subject, kind, detail, region)
+    clauses: Mapping[str, Json]
+    """Every clause by its id, with the implementations that follow it and that depart from it."""
+    families: Mapping[str, str]
+    """The family of each implementation."""
+    in_house: frozenset[str]
+    """Names of implementations that say nothing about how others read a text."""
+    answered: Mapping[str, frozenset[str]]
+    """The types of x that each family answers."""
 
 
-def grouped(findings: Iterable[T], key_of: Callable[[T], CauseKey], region_of: Callable[[T], str]) -> list[list[T]]:
-    """Group findings by cause, in the order in which the causes come.
+def context(editions: Iterable[Json], workers: Iterable[Json], cells: Iterable[Json]) -> Context:
+    """The context from a report's editions, the workers of its run, and its cells."""
+    rows = list(workers)
+    families = {row["name"]: row.get("family", row["name"]) for row in rows}
+    answered: dict[str, set[str]] = defaultdict(set)
+    for cell in cells:
+        if cell["status"] not in ("unsupported", "unspecified"):
+            name = cell["subject"].partition("[")[0]
+            answered[families.get(name, name)].add(cell["x_dtype"])
+    return Context(
+        {clause["id"]: clause for edition in editions for clause in edition["clauses"]},
+        families,
+        frozenset(row["name"] for row in rows if row.get("in_house", row["name"].startswith("xverify-"))),
+        {family: frozenset(dtypes) for family, dtypes in answered.items()},
+    )
 
-    Values that no recipe explains join the cause that has the same region, or whose findings have it.
+
+def causes_of(report: Json) -> list[dict[str, Any]]:
+    """The entries "causes" of a report that has all its other parts."""
+    return causes(
+        report["findings"], context(report["editions"], report["run"]["workers"], report["coverage"]["cells"])
+    )
+
+
+def causes(findings: Sequence[Json], about: Context) -> list[dict[str, Any]]:
+    """The entries "causes" of a report: worst first, then the commonest types and paths.
 
     Args:
-        findings: the findings.
-        key_of: the function that gives a finding's cause.
-        region_of: the function that gives a finding's region in words, "" if it has none.
+        findings: findings as a report holds them.
+        about: the context of the report.
     """
-    groups: dict[CauseKey, list[T]] = defaultdict(list)
-    explained: dict[tuple[str, str], CauseKey] = {}
-    listed = [(finding, key_of(finding), region_of(finding)) for finding in findings]
-    for _, key, region in listed:
-        if key.kind == "values" and key.mistake != "types" and region not in ("", EVERYWHERE, NOWHERE_SIMPLE):
-            explained.setdefault((key.subject, region), key)
-    for finding, key, region in listed:
-        joins = explained.get((key.subject, region)) if key.mistake == "types" else None
-        groups[joins or key].append(finding)
-    return list(groups.values())
+    groups = grouped(findings, about)
+    entries = [(_rank(key, group), _entry(key, group, about)) for key, group in groups.items()]
+    return [entry for _, entry in sorted(entries, key=lambda item: item[0])]
 
 
-def order_in_cause(
-    verdict: str, recipe: str, x_dtype: str, scale_dtype: str, cells: int, identity: str
-) -> tuple[int, bool, int, int, int, str]:
-    """A sort key of findings: the worst verdict, explained values, the commonest types, then most cells.
+def grouped(findings: Sequence[Json], about: Context) -> dict[CauseKey, list[Json]]:
+    """Group findings by cause; in each group the finding whose witness is shown comes first.
 
-    The first finding of a cause is the one whose witness is shown.
-
-    Args:
-        verdict: the finding's verdict.
-        recipe: the name of the recipe that explains its values; "" if none does.
-        x_dtype: the type of x in its witness.
-        scale_dtype: the type of the scale there.
-        cells: the number of cells that show it.
-        identity: its id.
+    A finding belongs to several causes if its values depart in several stages. Values that no recipe explains join the cause of
+    the same implementation whose findings have the same region.
     """
-    types = common_first(x_dtype), common_first(scale_dtype)
-    return Verdict(verdict).severity, not recipe, *types, -cells, identity
+    groups: dict[CauseKey, list[Json]] = defaultdict(list)
+    explained: dict[tuple[str, str, str], CauseKey] = {}
+    listed = [(finding, list(keys_of(finding))) for finding in sorted(findings, key=_order)]
+    for finding, keys in listed:
+        for key in keys:
+            if key.kind == VALUES and key.mistake != UNEXPLAINED and region_in(finding):
+                explained.setdefault((key.family, key.standing, region_in(finding)), key)
+    same = _same_mistakes(listed)
+    for finding, keys in listed:
+        for key in keys:
+            joins = (
+                explained.get((key.family, key.standing, region_in(finding))) if key.mistake == UNEXPLAINED else None
+            )
+            joined = joins or key
+            groups[same.get(joined, joined)].append(finding)
+    for group in groups.values():
+        group.sort(key=_order)
+    return _with_texts(groups, about)
+
+
+def _same_mistakes(listed: Iterable[tuple[Json, Sequence[CauseKey]]]) -> dict[CauseKey, CauseKey]:
+    """Map a mistake with all parameters to the same mistake with one of them, or the other way round.
+
+    Without a zero point the two cannot be told apart. If the mistake with all parameters has a cell with a zero point, both
+    parameters are wrong, and it stands for the others.
+    """
+    wrong_zero_point: dict[CauseKey, bool] = {}
+    for finding, keys in listed:
+        has = any(cell.get("zero_point_dtype") for cell in finding["cells"])
+        for key in keys:
+            wrong_zero_point[key] = wrong_zero_point.get(key, False) or has
+    same: dict[CauseKey, CauseKey] = {}
+    for key in wrong_zero_point:
+        for role in ("-scale", "-zero-point"):
+            whole = replace(key, mistake=key.mistake.removesuffix(role))
+            if whole != key and whole in wrong_zero_point:
+                same |= {key: whole} if wrong_zero_point[whole] else {whole: key}
+    return same
+
+
+def _with_texts(groups: Mapping[CauseKey, list[Json]], about: Context) -> dict[CauseKey, list[Json]]:
+    """Make one cause of a sentence from which every implementation departs in the same way.
+
+    The implementations must be of two families at least, and none may follow the sentence in any edition.
+    """
+    asked: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for identity_of_clause, clause in about.clauses.items():
+        contract, _, name = identity_of_clause.rpartition("/")
+        subjects = {entry["subject"] for entry in clause.get("depart", ())} | set(clause.get("follow", ()))
+        asked[operator_of(contract), name] |= {about.families.get(each, each) for each in subjects - about.in_house}
+    departing: dict[tuple[str, str, str, str], set[str]] = defaultdict(set)
+    for key, group in groups.items():
+        for finding in group if key.kind == VALUES and key.mistake != UNEXPLAINED else ():
+            departing[_departure_from_text(key, finding)].add(key.family)
+    nobody = {where for where, families in departing.items() if len(families) > 1 and families >= asked[where[:2]]}
+    result: dict[CauseKey, list[Json]] = defaultdict(list)
+    for key, group in groups.items():
+        for finding in group:
+            operator, name, mistake, standing = where = _departure_from_text(key, finding)
+            if key.kind == VALUES and where in nobody:
+                key_of_text = CauseKey(operator, TEXT, f"{NOBODY}{mistake}:{name}", "", standing)
+                result[key_of_text].append(finding)
+            else:
+                result[key].append(finding)
+    for group in result.values():
+        group.sort(key=_order)
+    return dict(result)
+
+
+def _departure_from_text(key: CauseKey, finding: Json) -> tuple[str, str, str, str]:
+    """Operator, clause, mistake and standing of a finding in the group of a cause."""
+    return operator_of(finding["contract"]), clause_in(finding), key.mistake, key.standing
+
+
+def identity(key: CauseKey) -> str:
+    """A short name of a cause that is the same in every run."""
+    text = "\n".join((key.family, key.kind, key.mistake, key.region))
+    accepted = "" if key.standing in ("", "new") else f"-{key.standing.replace(':', '-', 1)}"
+    return f"cause-{hashlib.sha256(text.encode()).hexdigest()[:10]}{accepted}"
+
+
+def _entry(key: CauseKey, group: Sequence[Json], about: Context) -> dict[str, Any]:
+    first = group[0]
+    cells = [cell for finding in group for cell in finding["cells"]]
+    x_dtypes = {cell["x_dtype"] for cell in cells} or {finding["x_dtype"] for finding in group if finding["x_dtype"]}
+    granularities = {cell["granularity"] for cell in cells}
+    subjects = {finding["subject"]["name"]: None for finding in group if finding["subject"]["role"] != "edition"}
+    largest = [finding["max_ulp"] for finding in group]
+    return {
+        "id": identity(key),
+        "kind": key.kind,
+        "severity": severity(key, group).value,
+        "implementations": sorted(subjects),
+        "documents": sorted({finding["contract"] for finding in group}),
+        "title": cause_titles.title(key, group, about.answered.get(key.family, frozenset())),
+        "effect": cause_titles.effect(first) if key.kind == VALUES or key.mistake.startswith(NOBODY) else "",
+        "findings": [finding["id"] for finding in group],
+        "x_dtypes": sorted(x_dtypes, key=common_first),
+        "granularities": sorted(granularities, key=lambda g: (g not in _COMMONEST_FIRST, g)),
+        "paths": sorted({path for finding in group for path in finding["subject"].get("paths", ())}),
+        "cases": sum(finding["cases"] for finding in group),
+        "values": sum(finding["values"] for finding in group),
+        "cells": len({tuple(sorted(cell.items())) for cell in cells}),
+        "max_ulp": -1 if min(largest) < 0 else max(largest),
+    }
+
+
+def severity(key: CauseKey, group: Sequence[Json]) -> Severity:
+    """The severity of a cause, from the worst of its findings."""
+    if key.kind in ("crash", "hang", "memory"):
+        allowed = any(not detail_in(finding).startswith(("forbidden", "unspecified")) for finding in group)
+        blameless = any(finding.get("survives_without_breach") is False for finding in group)
+        return Severity.ENDS_PROCESS if allowed or blameless else Severity.OPEN
+    if key.kind == VALUES:
+        if all(finding["verdict"] == Verdict.MIXED for finding in group):
+            return Severity.OPEN
+        return Severity.WRONG if any(map(_by_a_factor, group)) else Severity.LAST_PLACES
+    return {
+        "unreadable": Severity.WRONG,
+        "nondeterministic": Severity.WRONG,
+        "refusal": Severity.REFUSES,
+        "validation": Severity.NO_VALIDATION,
+    }.get(key.kind, Severity.OPEN)
+
+
+def _by_a_factor(finding: Json) -> bool:
+    """True if some value is wrong by a factor of two or more, judged by its distance in ULP."""
+    out = finding["out_dtype"]
+    bits = MANTISSA_BITS.get(out)
+    return finding["verdict"] == Verdict.VIOLATION and (
+        finding["max_ulp"] < 0 or (bits is not None and finding["max_ulp"] >= 1 << bits)
+    )
+
+
+def _rank(key: CauseKey, group: Sequence[Json]) -> tuple[Any, ...]:
+    """The place of a cause, by standing, severity, verdict, path, types and number of cells."""
+    first = group[0]
+    is_special = bool(first["subject"]["options"]) or _is_in_graph(first)
+    types = common_first(first["x_dtype"]), common_first(first["scale_dtype"])
+    cells = sum(len(finding["cells"]) for finding in group)
+    known, verdict = key.standing.startswith("known"), Verdict(first["verdict"]).severity
+    return (known, severity(key, group).rank, verdict, is_special, *types, -cells, identity(key))
+
+
+def _is_in_graph(finding: Json) -> bool:
+    return finding["witness"] is not None and bool(finding["witness"]["call"].get("around"))
+
+
+def _order(finding: Json) -> tuple[Any, ...]:
+    """The place of a finding in its cause, by verdict, recipe, path and types."""
+    explained = finding["attribution"] is not None
+    is_special = bool(finding["subject"]["options"]) or _is_in_graph(finding)
+    types = common_first(finding["x_dtype"]), common_first(finding["scale_dtype"]), common_first(finding["out_dtype"])
+    worst = Verdict(finding["verdict"]).severity, detail_in(finding).startswith(("forbidden:", "unspecified:"))
+    return (*worst, not explained, is_special, *types, -len(finding["cells"]), finding["id"])

@@ -1,4 +1,4 @@
-"""Departures: the stages in which a recipe differs from the nearest admitted reading, each in a few words.
+"""Departures: the stages in which a recipe differs from the nearest admitted reading.
 
 A finding's title states these differences only. Findings of one cause have equal departures, whatever their types are.
 Options that cannot matter for the types are therefore not compared.
@@ -267,7 +267,10 @@ _PRECISE = ("span", "step", "factor", "steps")
 
 
 def _ranges(mine: Affine | Scaled, right: Affine | Scaled) -> Iterator[Departure]:
-    """The stages in which two simplified recipes of one formula differ. Their precisions together count as one."""
+    """The stages in which two simplified recipes of one formula differ.
+
+    Their precisions together count as one.
+    """
     differing = [f.name for f in fields(mine) if getattr(mine, f.name) != getattr(right, f.name)]
     for stage in differing:
         if stage not in _PRECISE:

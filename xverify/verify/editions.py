@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,8 +77,17 @@ def followed(judged: Judged, rival: Contract, label: str, outcome: Outcome) -> d
 
 
 def rivals(contract: Contract) -> Iterator[Contract]:
-    """The other editions of the same operator that are readable here."""
-    for identity in contracts.rivals(contract.id):
+    """The other editions that a run compares with this one and that are readable here."""
+    yield from _readable(contracts.rivals(contract.id))
+
+
+def neighbours(contract: Contract) -> Iterator[Contract]:
+    """The editions that an implementation may follow instead of this one and that are readable here."""
+    yield from _readable(contracts.neighbours(contract.id))
+
+
+def _readable(identities: Iterable[str]) -> Iterator[Contract]:
+    for identity in identities:
         try:
             yield contracts.get(identity)
         except DocumentError:

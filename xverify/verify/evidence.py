@@ -201,12 +201,12 @@ class Evidence:
 
 
 def _telling(judged: Judged, piece: Recipe | None) -> NDArray[np.bool_] | None:
-    """The mask of values for which a recipe gives none of the legal results; None without a recipe."""
-    if piece is None or judged.legal is None:
+    """The mask of values on which a recipe leaves the legal set; None without a recipe."""
+    legal = judged.legal
+    codes = None if piece is None or legal is None else attribute.codes_of(judged.contract, judged.call, piece)
+    if legal is None or codes is None:
         return None
-    codes = attribute.codes_of(judged.contract, judged.call, piece)
-    assert codes is not None
-    return compare(judged.legal, Tensor(judged.legal.dtype, np.array(codes))).wrong
+    return compare(legal, Tensor(legal.dtype, np.broadcast_to(codes, legal.shape))).wrong
 
 
 def _beginning(seen: CheckedResult) -> CheckedResult:
@@ -298,7 +298,7 @@ def _elsewhere(evidence: Evidence, piece: Recipe, legal: Reading | None) -> Read
 
 
 def _in_pieces(evidence: Evidence, legal: Reading | None) -> Explained:
-    """Several recipes, each of which gives the wrong values of some calls or of a region; the rest has none."""
+    """Several recipes, each for the wrong values of some calls or of a region."""
     found: list[Explained] = []
     left = evidence
     while len(found) < MOST_RECIPES and left.wrong:

@@ -11,6 +11,7 @@ from xverify.core.call import Call, Outcome
 from xverify.core.dtypes import common_first
 from xverify.core.verdict import Verdict
 from xverify.verify.attribute import Attribution
+from xverify.verify.departures import Departure
 from xverify.verify.region import Region
 from xverify.verify.view import Sample
 
@@ -162,6 +163,12 @@ class Finding:
     change: Change | None = None
     words: str = ""
     """See `Discrepancy.words`."""
+    equal: frozenset[str] = frozenset()
+    """Names of other recipes that give all values of its cells."""
+    departures: tuple[Departure, ...] = ()
+    """The stages in which its recipe departs from the nearest admitted reading."""
+    survives_without_breach: bool | None = None
+    """For a death on a call that is not allowed: true if the implementation survives an allowed call near it; None if unknown."""
 
     @property
     def id(self) -> str:
@@ -258,6 +265,7 @@ class Findings:
             finding.summary, finding.readings = discrepancy.summary, discrepancy.readings
             finding.others, finding.reference = list(others or []), reference
             finding.change, finding.words = discrepancy.change, discrepancy.words
+        finding.equal = frozenset(discrepancy.equal) & (finding.equal if not new else frozenset(discrepancy.equal))
         finding.paths.add(subject.options)
         finding.cases += cases
         finding.values += discrepancy.values

@@ -115,6 +115,19 @@ def _flushed_steps(readings: Sequence[Reading], operands: Operands) -> list[tupl
     return _evaluated(flushing, operands)[0] if flushing else []
 
 
+def official_set(contract: Contract, call: Call) -> Legal | None:
+    """The legal set of an open call whose result an official case states; None for other calls.
+
+    The stated result is the only legal one. The admitted readings stand for it if all of them give it.
+    """
+    due = contract.due(call)
+    if due is None:
+        return None
+    stated, by_readings = _as_given(FixedResult(due.dtype, due.codes)), legal_set(contract, call)
+    agree = (by_readings.dtype, len(by_readings.distinct)) == (due.dtype, 1)
+    return by_readings if agree and np.array_equal(by_readings.distinct[0], stated.distinct[0]) else stated
+
+
 def subnormals_as_zero(operands: Operands) -> Operands | None:
     """The operands with a zero of the same sign in place of each input that is subnormal in float32.
 

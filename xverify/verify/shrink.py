@@ -111,6 +111,8 @@ def _discrepancies(
         discrepancies.append(
             verdicts.disagrees(judged, label, outcome, finding.reference.label, other, recipes_of_both)
         )
+    if verdict == Verdict.NOT_FOLLOWED:
+        discrepancies.append(verdicts.not_followed(judged, label, outcome))
     if verdict == Verdict.CHANGED and ask_reference:
         discrepancies.append(changes.reproduced(finding, judged, outcome, ask_reference(judged.call)))
     comparison = verdicts.compared(judged, outcome)

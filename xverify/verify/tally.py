@@ -51,12 +51,18 @@ class CellTally:
     """Calls that were refused as not implemented."""
     unreadable: int = 0
     """Allowed calls whose result could not be read."""
+    unreadable_values: int = 0
+    """Values of such calls."""
+    due: int = 0
+    """Values of the allowed calls that gave a result, also of one that could not be read."""
     deaths: set[str] = field(default_factory=set)
     """The kinds of deaths that occurred: "crash" and "hang"."""
     alive: tuple[str, ...] | None = None
     """Names of the admitted readings that explain all values so far; None before the first call."""
     worst: tuple[Judged, Outcome] | None = None
     """The smallest call with a wrong value."""
+    odd: tuple[Judged, Outcome] | None = None
+    """The smallest allowed call whose result could not be read, or had another dtype or shape."""
     flush: tuple[Judged, Outcome] | None = None
     """The smallest call with a flushed result."""
     mixture: tuple[Judged, Outcome, Discrepancy] | None = None
@@ -69,6 +75,11 @@ class CellTally:
     """True if the simplest call of the cell was refused too."""
     refusal: tuple[Judged, Outcome] | None = None
     """The smallest allowed call that was rejected."""
+    refused: tuple[Judged, Outcome] | None = None
+    """The smallest allowed call that was refused, also as not implemented.
+
+    Calls in surroundings do not count, since an operator around them may be the cause.
+    """
     ordinary: OrdinaryCalls = field(default_factory=OrdinaryCalls)
     """The calls whose answers are evidence that the implementation computes something."""
     departures: dict[str, tuple[Judged, Outcome]] = field(default_factory=dict)
@@ -122,15 +133,18 @@ class Tally:
             cell.deaths.add(outcome.kind)
         cell.unsupported += outcome.kind == "unsupported"
         cell.answered += outcome.kind == "tensor"
-        if judged.judgement.verdict == "unspecified":
+        if judged.judgement.verdict == "unspecified" and (judged.legal is None or outcome.tensor is None):
             return discrepancies
         if outcome.kind == "tensor":
             self.answering.add(label)
         cell.ordinary.observe(judged.call, outcome.kind)
         if outcome.kind == "rejected":
             cell.rejected += 1
-            if cell.refusal is None or _smaller(judged, cell.refusal[0]):
-                cell.refusal = (judged, outcome)
+            cell.refusal = _smallest(cell.refusal, judged, outcome)
+        if outcome.kind in ("tensor", "unreadable"):
+            cell.due += judged.call.values
+        elif outcome.refused and not judged.call.around:
+            cell.refused = _smallest(cell.refused, judged, outcome)
         comparison = verdicts.compared(judged, outcome)
         if comparison is not None:
             self._values(judged, label, outcome, comparison, cell, is_judged, subject.often)
@@ -138,10 +152,14 @@ class Tally:
             return discrepancies
         if outcome.kind == "unreadable":
             cell.unreadable += 1
+            cell.unreadable_values += judged.call.values
+            cell.odd = _smallest(cell.odd, judged, outcome)
             nothing = verdicts.unreadable(judged, label, outcome)
             return discrepancies + ([nothing] if nothing and is_judged else [])
         odd = verdicts.shape_or_type(judged, label, outcome)
-        cell.wrong += max(1, judged.call.values) if odd else 0
+        if odd is not None:
+            cell.wrong += max(1, judged.call.values)
+            cell.odd = _smallest(cell.odd, judged, outcome)
         return discrepancies + ([odd] if odd and is_judged else [])
 
     def _remember_unreadable(self, judged: Judged, subject: Subject, outcome: Outcome) -> None:
@@ -326,6 +344,17 @@ class Tally:
             if tally.rejected and self.judged_by[subject, cell.contract] == judged:
                 yield subject, cell, tally
 
+    def not_followed(self) -> Iterator[tuple[Subject, Cell, CellTally, Discrepancy, Judged, Outcome]]:
+        """Yield the cells that differ from an edition which does not judge the implementation."""
+        for (subject, cell), tally in self._ordered():
+            shown = tally.worst or tally.odd
+            if shown is None or self.judged_by[subject, cell.contract]:
+                continue
+            judged, outcome = shown
+            discrepancy = verdicts.not_followed(judged, subject.name, outcome)
+            if discrepancy is not None:
+                yield subject, cell, tally, discrepancy, judged, outcome
+
     def ambiguities(self) -> Iterator[tuple[Subject, Cell, CellTally, Discrepancy, Judged, Outcome]]:
         """Yield the cells in which an implementation follows another reading than the first.
 
@@ -357,14 +386,13 @@ class Tally:
         for kind in ("crash", "hang"):
             if kind in tally.deaths:
                 return kind
-        if tally.open:
+        if tally.open and not tally.wrong:
             return "unspecified"
         judged = self.judged_by[subject, cell.contract]
-        if not tally.answered and not tally.unreadable and (tally.unsupported or tally.simplest_refused):
+        if not tally.answered and not tally.unreadable and (tally.unsupported or tally.simplest_refused or not judged):
             return "unsupported"
-        if not judged:
-            differs = tally.wrong or tally.rejected or tally.unreadable
-            return "not-judged-differs" if differs else "not-judged-agrees"
+        if not judged:  # refused calls of a cell that is answered are a gap, see `xverify.report.gaps`
+            return "not-judged-differs" if tally.wrong or tally.unreadable else "not-judged-agrees"
         if tally.wrong:
             return "violation"
         if tally.unreadable:
@@ -374,6 +402,11 @@ class Tally:
         if tally.mixture is not None:
             return "mixed"
         return "ambiguous" if tally.ambiguous or tally.flushed else "agrees"
+
+
+def _smallest(kept: tuple[Judged, Outcome] | None, judged: Judged, outcome: Outcome) -> tuple[Judged, Outcome]:
+    """The kept call or the new one with its outcome, whichever is smaller."""
+    return kept if kept is not None and not _smaller(judged, kept[0]) else (judged, outcome)
 
 
 def _parts(tally: CellTally, by: Explained) -> list[CellTally]:

@@ -23,7 +23,7 @@ from xverify.verify.attribute import Attribution, Misread, Recipe, Zeros, evalua
 from xverify.verify.compare import Comparison, compare
 from xverify.verify.details import detail_of, partly, types_detail
 from xverify.verify.findings import Discrepancy, Key
-from xverify.verify.legal import Legal, legal_set
+from xverify.verify.legal import Legal, legal_set, official_set
 
 NOTES: Mapping[str, tuple[Verdict, str]] = {
     "input-written": (Verdict.MEMORY, "writes to its inputs"),
@@ -54,7 +54,7 @@ class Judged:
     cell: Cell | None
     """The call's cell; None for a forbidden call."""
     legal: Legal | None
-    """The legal set of an allowed call; None for others."""
+    """The legal set of an allowed call, and of an open call whose result an official case states; None for others."""
     number: int = 0
     """The number of the call within its contract."""
     places: NDArray[np.int64] | None = None
@@ -91,7 +91,7 @@ def judge(contract: Contract, call: Call, number: int = 0, legal: Legal | None =
         # Open calls are counted apart from the allowed calls of their cell.
         clause = judgement.clauses[0].removeprefix(contract.id + "/")
         cell = replace(cell, variant=f"{cell.variant} open: {clause}".strip())
-        return Judged(contract, call, judgement, cell, None, number)
+        return Judged(contract, call, judgement, cell, None if refused else official_set(contract, call), number)
     legal = None if refused else legal or legal_set(contract, call)
     return Judged(contract, call, judgement, cell, legal, number)
 
@@ -114,7 +114,7 @@ def tested(judged: Judged) -> tuple[str, ...]:
     They are the clauses that it breaks or enters, or, for an allowed call, those that its result must follow.
     """
     contract, call = judged.contract, judged.call
-    if judged.legal is None:
+    if judged.legal is None or judged.judgement.clauses:
         return judged.judgement.clauses
     names = [name for name in _TESTED_BY_VALUES if name in ("output-shape", "output-type") or _applies(name, call)]
     if judged.legal.subnormal.any():
@@ -422,13 +422,14 @@ def disagrees(
         return None
     if "unsupported" in (outcome.kind, other.kind) or (outcome.refused and other.refused):
         return None
+    another = "another of its paths" if subject == reference else reference
     if outcome.refused or other.refused:
-        words = f"refuses what {reference} computes" if outcome.refused else f"computes what {reference} refuses"
+        words = f"refuses what {another} computes" if outcome.refused else f"computes what {another} refuses"
         detail = detail_of("refuses" if outcome.refused else "computes", reference)
     elif _same_values(outcome, other) or all(_follows(judged, each, recipes) for each in (outcome, other)):
         return None
     else:
-        words, detail = f"gives other values than {reference}", detail_of("other-values", reference)
+        words, detail = f"gives other values than {another}", detail_of("other-values", reference)
     clause = judged.judgement.clauses[0]
     key = Key(subject, judged.contract.id, Verdict.AMBIGUITY, clause, detail)
     summary = f"the clause {clause_text(judged, clause)!r} leaves the call open, and {subject} {words}"
@@ -467,6 +468,25 @@ def nondeterministic(judged: Judged, subject: str, first: Outcome, second: Outco
     once = first.tensor is None or second.tensor is None
     what = "answers a call once and not another time" if once else "answers the same call twice with different bits"
     return Discrepancy(key, f"{subject} {what}", values=judged.call.values)
+
+
+def not_followed(judged: Judged, subject: str, outcome: Outcome) -> Discrepancy | None:
+    """The discrepancy of an allowed call from an edition that does not judge the implementation.
+
+    All such calls have one key, so that they are one finding. Refusals are no values, so they count as gaps.
+    """
+    comparison = compared(judged, outcome)
+    odd = unreadable(judged, subject, outcome) if judged.cell is not None else None
+    odd = odd or shape_or_type(judged, subject, outcome)
+    if odd is None and (comparison is None or not comparison.wrong_values):
+        return None
+    contract = judged.contract
+    clause = f"{contract.id}/formula"
+    clause = clause if clause in contract.clauses else next(iter(contract.clauses))
+    key = Key(subject, contract.id, Verdict.NOT_FOLLOWED, clause, "")
+    words = f"does not follow {contract.id}, which it does not claim to implement"
+    values, max_ulp = (judged.call.values, -1) if comparison is None else (comparison.wrong_values, comparison.max_ulp)
+    return Discrepancy(key, f"{subject} {words}", values=values, max_ulp=max_ulp, words=words)
 
 
 def _formula(judged: Judged) -> str:

@@ -204,10 +204,10 @@ class WorkerPool:
     def judges(self, contract: Contract, name: str) -> bool:
         """True if the edition judges the implementation.
 
-        That is so if the implementation's package ships the edition, or if it is the kernel under test.
+        That is so if `Oracle.judged_by` names the edition, or if the implementation is the kernel under test.
         """
         oracle = self.oracles[name]
-        return oracle.role == "kernel" or any(fnmatchcase(contract.id, pattern) for pattern in oracle.ships)
+        return oracle.role == "kernel" or any(fnmatchcase(contract.id, pattern) for pattern in oracle.judged_by)
 
     def answering(self, contract: str) -> list[Oracle]:
         """The running implementations that take calls of an edition, or of the edition that it is like."""
@@ -262,17 +262,18 @@ class WorkerPool:
         around = sorted({word.partition(":")[0] for word in call.around})
         return (call.contract, kind, judgement.verdict, *values, *judgement.clauses, *around)
 
-    def simpler_paths(self, subject: Subject, call: Call) -> list[Subject]:
-        """The paths that change less about a call in surroundings than ``subject`` does, the least first.
+    def plainer_paths(self, subject: Subject, call: Call) -> list[Subject]:
+        """The paths that come before ``subject`` in a report of a call in surroundings, the plainest first.
 
-        For a call without surroundings, the plain path is one of them. There are none if ``subject`` is not a path for calls in
-        surroundings.
+        For a call without surroundings, the plain path is the first. Then comes the path with the default optimisation, which is
+        the last of `Oracle.surrounded`, and then those that change less about the call. There are none if ``subject`` is not a
+        path for calls in surroundings.
         """
         paths = list(self.surrounded.get(subject.name, ()))
         if subject not in paths:
             return []
         plain = [] if call.around else [self.subjects[subject.name][0]]
-        return plain + paths[: paths.index(subject)]
+        return plain if subject == paths[-1] else [*plain, paths[-1], *paths[: paths.index(subject)]]
 
     def surrounds(self, contract: Contract) -> bool:
         """True if some implementation takes calls of that edition in surroundings."""

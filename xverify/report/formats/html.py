@@ -17,13 +17,26 @@ from typing import Any
 
 from jinja2 import Environment, StrictUndefined, Template
 
+from xverify.core.dtypes import common_first
+from xverify.core.severity import Severity
 from xverify.core.verdict import Verdict
-from xverify.report import decision, summary
+from xverify.report import causes as of_causes
+from xverify.report import decision, overview, sentences, summary
+from xverify.report.causes import Cause
 from xverify.report.changes import histories
 from xverify.report.characterisation import characterise, indistinguishable, undistinguished
 from xverify.report.decision import SHORT_LINE, replay_line
+from xverify.report.gaps import gaps
+from xverify.report.overview import CHANGES, EFFECTS, Effect
+from xverify.report.picture import Picture, picture
 from xverify.report.short_script import short_script
 from xverify.report.summary import Json
+
+WORST = 5
+"""Number of causes in sentences on the first screen."""
+
+MOST_QUOTES = 2
+"""Number of sentences of the texts that a cause quotes. The others are named."""
 
 MOST_PLACES = 12
 """Number of result elements compared with their legal values."""
@@ -38,26 +51,134 @@ def render(report: Json) -> str:
     It shows the short form of each script. The complete scripts are files beside it.
     """
     ordered = summary.findings(report)
+    listed = of_causes.causes(report)
+    cards = _cards(report, listed)
+    shown = {finding["id"] for card in cards for finding in card.findings}
     return _template().render(
         report=report,
         run=report["run"],
         decided=_decided(report) if "gate" in report else None,
         trust=report["coverage"]["trust"],
         own_time=summary.own_time(report),
-        headline=summary.headline(report),
-        subjects=[name for name in summary.subjects(report) if _answers(report, name)],
-        contracts=summary.contracts(report),
-        matrix=_matrix(report),
+        grid=overview.grid(report, listed),
+        unblamed=overview.unblamed(report, listed),
+        effects=overview.columns(listed),
+        worst=listed[:WORST],
+        heat=overview.heat_map(report, listed),
+        gaps=gaps(report),
+        causes=cards,
+        other_findings=[finding for finding in ordered if finding["id"] not in shown],
+        choices=_choices(report, cards),
+        tables=sentences.tables(report),
+        standings=sentences.STANDINGS,
         histories=histories(report),
-        findings=[finding for finding in ordered if not summary.on_texts(finding)],
-        texts=[finding for finding in ordered if summary.on_texts(finding)],
-        verdicts=_verdicts(ordered),
         clauses=summary.clauses(report),
         most_places=MOST_PLACES,
         answers=summary.answers(report),
         characterisation=characterise(report),
         scripts={finding["id"]: script for finding in ordered if (script := short_script(finding)) is not None},
     )
+
+
+@dataclass(frozen=True)
+class Card:
+    """One cause in the list."""
+
+    cause: Cause
+    effect: Effect
+    subjects: tuple[str, ...]
+    """Names that the filter of implementations knows."""
+    editions: str
+    """The editions in short names."""
+    quoted: tuple[str, ...]
+    """Ids of the clauses that are quoted."""
+    named: tuple[str, ...]
+    """Ids of the other clauses, which are named only."""
+    picture: Picture | None
+    findings: tuple[Json, ...]
+    """The findings whose cards are here. A finding has one card, in its worst cause."""
+    elsewhere: tuple[Json, ...]
+    """The findings whose cards are in a worse cause."""
+    text: str
+    """The text that the search looks through."""
+
+
+def _cards(report: Json, causes: list[Cause]) -> list[Card]:
+    clauses, shown = summary.clauses(report), set[str]()
+    short = _short_editions(report)
+    cards = []
+    for cause in causes:
+        here = tuple(finding for finding in cause.findings if finding["id"] not in shown)
+        elsewhere = tuple(finding for finding in cause.findings if finding["id"] in shown)
+        shown |= {finding["id"] for finding in here}
+        cited = list(dict.fromkeys(finding["clause"] for finding in cause.findings))
+        if cause.verdict == Verdict.CONFLICT and cause.first.get("detail") in clauses:
+            cited.insert(1, cause.first["detail"])
+        by_text = {clauses[c]["text"] or c if c in clauses else c: c for c in reversed(cited)}
+        once = [clause for clause in cited if clause in by_text.values()]
+        cards.append(
+            Card(
+                cause,
+                overview.effect(cause),
+                overview.subjects(cause),
+                _editions(cause, short),
+                tuple(once[:MOST_QUOTES]),
+                tuple(once[MOST_QUOTES:]),
+                picture(cause.findings),
+                here,
+                elsewhere,
+                _searched(cause),
+            )
+        )
+    return cards
+
+
+def _short_editions(report: Json) -> dict[str, tuple[str, list[str], str]]:
+    """Return operator, short names of all its editions, and short name of every edition."""
+    result: dict[str, tuple[str, list[str], str]] = {}
+    for operator, contracts in summary.operators(report).items():
+        name = operator.rpartition("/")[2]
+        order = [overview.short_name(contract, name) for contract in contracts]
+        result |= {contract: (operator, order, own) for contract, own in zip(contracts, order, strict=True)}
+    return result
+
+
+def _editions(cause: Cause, short: Mapping[str, tuple[str, list[str], str]]) -> str:
+    """List the editions of a cause by operator: "ai.onnx/DequantizeLinear 19 to 25"."""
+    operators: dict[str, list[str]] = {}
+    unknown = [document for document in cause.documents if document not in short]
+    for document in cause.documents:
+        if document in short:
+            operators.setdefault(short[document][0], []).append(document)
+    parts = [
+        f"{operator} {sentences.ranges([short[d][2] for d in documents], short[documents[0]][1])}"
+        for operator, documents in operators.items()
+    ]
+    return "; ".join([*parts, *unknown])
+
+
+def _searched(cause: Cause) -> str:
+    words = {cause.id: None, of_causes.sentence(cause): None}
+    for finding in cause.findings:
+        version = finding["subject"].get("version", "")
+        for text in (finding["id"], finding["clause"], finding["verdict"], version, finding["variant"]):
+            words[text] = None
+    return " ".join(words)
+
+
+def _choices(report: Json, cards: list[Card]) -> dict[str, list[tuple[str, str]]]:
+    """Return the choices of each filter: value and words."""
+    counts = Counter(card.effect.key for card in cards)
+    names = dict.fromkeys(name for card in cards for name in card.subjects)
+    x_dtypes = {x_dtype for card in cards for x_dtype in card.cause.entry["x_dtypes"]}
+    documents = {document for card in cards for document in card.cause.documents}
+    contracts = [contract for contract in summary.contracts(report) if contract in documents]
+    return {
+        "implementation": [(name, name) for name in sorted(names, key=lambda n: (n == overview.DOCUMENTS, n))],
+        "effect": [(e.key, f"{e.heading} ({counts[e.key]})") for e in (*EFFECTS, CHANGES) if counts[e.key]],
+        "type": [(name, name) for name in sorted(x_dtypes, key=lambda name: (common_first(name), name))],
+        "edition": [(contract, contract) for contract in contracts],
+    }
 
 
 @dataclass(frozen=True)
@@ -71,8 +192,8 @@ class Decided:
     """The rest of the decision; it follows the kernel's name."""
     besides: str
     """Reason why a failing gate could not do the rest of its work; empty if it did."""
-    failing: list[Json]
-    known: list[Json]
+    failing: list[Cause]
+    known: list[Cause]
     stale: list[str]
     unsupported: list[str]
     replays: Mapping[str, str]
@@ -87,8 +208,8 @@ def _decided(report: Json) -> Decided:
         tone={"PASS": "good", "FAIL": "bad", "UNABLE": "warn"}[word],
         sentence=decision.predicate(report),
         besides=decision.besides(report),
-        failing=decision.failing(report),
-        known=decision.known(report),
+        failing=decision.failing_causes(report),
+        known=of_causes.causes(report, decision.known(report)),
         stale=report["gate"]["stale"],
         unsupported=decision.unsupported(report),
         replays={
@@ -97,56 +218,22 @@ def _decided(report: Json) -> Decided:
     )
 
 
-def _answers(report: Json, subject: str) -> bool:
-    labels = (summary.label(finding["subject"]) for finding in report["findings"])
-    return any(cell["subject"] == subject for cell in report["coverage"]["cells"]) or subject in labels
+_SEVERITIES = {
+    Severity.ENDS_PROCESS: "ends the process",
+    Severity.WRONG: "wrong values",
+    Severity.LAST_PLACES: "last places",
+    Severity.REFUSES: "refuses",
+    Severity.OPEN: "left open",
+    Severity.NO_VALIDATION: "not validated",
+}
+"""Severities in at most three words."""
+
+_KINDS = {"change": "changed", "not-followed": "not followed", "text": "text"}
+"""Words for kinds of causes that say more than the severity."""
 
 
-def _verdicts(findings: list[Json]) -> list[tuple[str, int]]:
-    counts = Counter(finding["verdict"] for finding in findings)
-    return [(verdict.value, counts[verdict]) for verdict in Verdict if verdict in counts]
-
-
-@dataclass(frozen=True)
-class Field:
-    """An entry of the matrix with the finding that it links to."""
-
-    entry: summary.Entry
-    subject: str
-    finding: str
-    """Id of its own first finding, or of the first finding on the implementation's default path."""
-
-
-@dataclass(frozen=True)
-class Matrix:
-    """One operator: editions down, and across the implementations that have a result."""
-
-    domain: str
-    name: str
-    subjects: tuple[str, ...]
-    rows: tuple[tuple[str, tuple[Field | None, ...]], ...]
-
-
-def _matrix(report: Json) -> list[Matrix]:
-    entries = summary.matrix(report)
-    tables = []
-    for operator, contracts in summary.operators(report).items():
-        subjects = tuple(s for s in summary.subjects(report) if any((contract, s) in entries for contract in contracts))
-        if subjects:
-            rows = tuple((c, tuple(_field(entries, c, subject) for subject in subjects)) for c in contracts)
-            domain, _, name = operator.rpartition("/")
-            tables.append(Matrix(domain, name, subjects, rows))
-    return tables
-
-
-def _field(entries: Mapping[tuple[str, str], summary.Entry], contract: str, subject: str) -> Field | None:
-    entry = entries.get((contract, subject))
-    if entry is None:
-        return None
-    plain = entries.get((contract, summary.base(subject)))
-    if not entry.findings and plain is not None and entry.tone not in ("good", "quiet"):
-        return Field(entry, plain.subject, next(iter(plain.findings), ""))
-    return Field(entry, subject, next(iter(entry.findings), ""))
+def _short_effect(cause: Cause) -> str:
+    return _KINDS.get(cause.kind) or _SEVERITIES[cause.severity]
 
 
 @cache
@@ -156,8 +243,12 @@ def _template() -> Template:
         unbroken=_unbroken,
         grouped=lambda number: _unbroken(summary.grouped(number)),
         plural=lambda number, *nouns: _unbroken(summary.plural(number, *nouns)),
-        counted=lambda number, verdict: Verdict(verdict).counted(number),
         short=summary.short,
+        sentence=of_causes.sentence,
+        types=of_causes.types,
+        seen=of_causes.seen,
+        severity=_short_effect,
+        lines="\n".join,
         words=summary.words,
         tone=summary.tone,
         label=summary.label,

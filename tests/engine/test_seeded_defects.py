@@ -1,0 +1,76 @@
+"""Each defect of an implementation is named, and comes before everything else that a sweep says of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from folders import SUPPORT
+
+from xverify import contracts
+from xverify.engine.options import Options
+from xverify.engine.sweep import sweep
+from xverify.oracles import all_oracles
+from xverify.oracles.protocol import Oracle, Path
+
+EDITION = "ai.onnx/DequantizeLinear-25"
+CASES = 700
+
+DEFECTS = (
+    ("two_departures", "takes the zero point as 0", "wrong"),
+    ("requantizing", "uint8", "wrong"),
+    ("first_zero_point", "the first zero point", "wrong"),
+    ("first_scale", "the first scale", "wrong"),
+    ("folded", "x * scale - 0 * scale without a zero point", "wrong"),
+    ("flushing", "0 instead of -0", "wrong"),
+    ("wrapping", "in the type of x with wrap-around", "wrong"),
+    ("next_block", "from the next block", "wrong"),
+    ("truncating", "truncates the result", "last-places"),
+    ("magnitude", "the magnitude of the scale", "wrong"),
+    ("nan_as_zero", "NaN", "wrong"),
+    ("tail", "the last n % 8 values", "wrong"),
+    ("dying", "ends the process on allowed calls", "ends-process"),
+    ("refusing", "tuple index out of range", "refuses"),
+)
+"""The implementation, words of the first cause's title, and its severity."""
+
+Causes = dict[str, list[dict[str, Any]]]
+
+
+def _seeded(name: str) -> Oracle:
+    levels = (Path("graph optimization=off", 0.5), Path("graph optimization=basic", 1.0))
+    return Oracle(name, "numpy", (EDITION,), (EDITION,), "seeded_oracles", f"load_{name}", search_path=(str(SUPPORT),),
+                  needs_xverify=True, surrounded=levels if name == "requantizing" else ())  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def seeded(tmp_path_factory: pytest.TempPathFactory) -> Causes:
+    """The causes of each implementation, in the order of the report.
+
+    One sweep serves all, so that each call is judged once.
+    """
+    whole = contracts.get(EDITION)
+    domain = replace(
+        whole.domain, x_dtypes=("uint8", "int8", "float8_e4m3fn"), scale_dtypes=("float32",), output_dtypes=("float32",)
+    )
+    oracles = (all_oracles()["xverify-numpy"], *(_seeded(name) for name, _, _ in DEFECTS))
+    folder = tmp_path_factory.mktemp("seeded")
+    options = Options((replace(whole, domain=domain),), oracles, folder, "test", "xverify sweep", 1, 60.0, CASES)
+    causes = sweep(options, lambda event: None)["causes"]
+    return {oracle.name: [cause for cause in causes if oracle.name in cause["implementations"]] for oracle in oracles}
+
+
+@pytest.mark.parametrize(("name", "words", "severity"), DEFECTS)
+def test_a_defect_is_named_and_ranked_first(name: str, words: str, severity: str, seeded: Causes) -> None:
+    first = seeded[name][0]
+    assert (words in first["title"], first["severity"]) == (True, severity), first["title"]
+
+
+def test_two_departures_at_once_are_two_causes(seeded: Causes) -> None:
+    titles = [cause["title"] for cause in seeded["two_departures"]]
+    assert any("float16" in title for title in titles), titles
+
+
+def test_an_implementation_without_a_defect_has_no_cause(seeded: Causes) -> None:
+    assert seeded["xverify-numpy"] == []

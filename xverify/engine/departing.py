@@ -1,0 +1,61 @@
+"""The departures of each finding's recipe, chosen so that findings of one mistake share them."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+from xverify.contracts.model import Contract
+from xverify.core.call import Call
+from xverify.core.errors import UnknownRecipeError
+from xverify.engine.state import RunState
+from xverify.verify.attribute import named
+from xverify.verify.departures import Departure, departures
+from xverify.verify.findings import Finding
+
+MOST_EQUAL = 24
+"""Number of equal recipes of a finding whose departures are compared."""
+
+
+def settle_departures(state: RunState) -> None:
+    """Choose the departures of every finding with a recipe.
+
+    Values often leave several recipes possible. The recipe with the fewest departures is taken; of equally near ones, the one
+    whose departures explain the most findings of the same kernels.
+    """
+    options: dict[str, dict[Finding, list[tuple[Departure, ...]]]] = defaultdict(dict)
+    for finding in state.findings.sorted():
+        if (
+            finding.attribution is not None
+            and finding.call is not None
+            and finding.key.verdict in ("violation", "mixed")
+        ):
+            family = (
+                state.pool.oracles[finding.key.subject].kernels if finding.key.subject in state.pool.oracles else ""
+            )
+            options[family][finding] = _options(finding, state.contract_of(finding), finding.call)
+    for by_finding in options.values():
+        counts = Counter(
+            departure for listed in by_finding.values() for departure in {d for way in listed for d in way}
+        )
+        for finding, listed in by_finding.items():
+            if listed:
+                finding.departures = min(listed, key=lambda way: (len(way), -sum(counts[each] for each in way)))
+
+
+def _options(finding: Finding, contract: Contract, call: Call) -> list[tuple[Departure, ...]]:
+    """The departures of the finding's recipe, and of those that give the same values.
+
+    An admitted recipe has none.
+    """
+    assert finding.attribution is not None
+    admitted, operands = contract.readings(call), contract.operands(call)
+    names = [finding.attribution.reading, *sorted(finding.equal - {finding.attribution.reading})[:MOST_EQUAL]]
+    listed = []
+    for name in names:
+        try:
+            way = departures(named(contract, name), admitted, operands)
+        except UnknownRecipeError:
+            continue
+        if way:
+            listed.append(way)
+    return list(dict.fromkeys(listed))

@@ -1,0 +1,218 @@
+"""The identity of a cause: the keys under which a finding of a report is grouped.
+
+Two findings share a cause if one fix would remove both. Each kind of finding has a rule:
+
+- wrong or mixed values: the stages in which the recipe departs from the nearest admitted reading, each a cause of its own;
+- crashes and hangs: the message of the abort without numbers, or the signal and the place;
+- refusals: the message without numbers, names and paths, for grouping only;
+- forbidden calls that are computed: one cause for each implementation;
+- texts: one cause for each sentence, in all editions that repeat it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from xverify.core.verdict import Verdict
+from xverify.verify.attribute import mistake_of
+from xverify.verify.details import is_partly, names_types
+from xverify.verify.region import EVERYWHERE, NOWHERE_SIMPLE
+
+Json = Mapping[str, Any]
+
+VALUES, TEXT, OPEN = "values", "text", "open"
+"""Kinds of causes that are not the kind of one verdict."""
+
+KINDS: Mapping[str, str] = {
+    Verdict.CRASH: "crash",
+    Verdict.HANG: "hang",
+    Verdict.MEMORY: "memory",
+    Verdict.VIOLATION: VALUES,
+    Verdict.MIXED: VALUES,
+    Verdict.UNREADABLE: "unreadable",
+    Verdict.NONDETERMINISTIC: "nondeterministic",
+    Verdict.WRONGLY_ACCEPTED: "validation",
+    Verdict.WRONGLY_REJECTED: "refusal",
+    Verdict.CONFLICT: TEXT,
+    Verdict.AMBIGUITY: OPEN,
+    Verdict.CHANGED: "change",
+    Verdict.NOT_FOLLOWED: "not-followed",
+}
+"""The kind of a cause for each verdict. One mistake leaves the legal set in some cells, and mixes readings in others."""
+
+UNEXPLAINED = "unexplained"
+"""The mistake of values that no known recipe gives."""
+
+FLUSHES = "flush-subnormals"
+"""The mistake of implementations that flush subnormal numbers, whatever else they compute."""
+
+
+@dataclass(frozen=True)
+class CauseKey:
+    """The identity of a cause."""
+
+    family: str
+    """The implementation, with all front ends of its kernels; for a cause in a text, the operator."""
+    kind: str
+    """One of the values of `KINDS`."""
+    mistake: str
+    """A token for what is wrong."""
+    region: str = ""
+    """The region in words, if the mistake does not imply it."""
+    standing: str = ""
+    """The ledger's state and entry: findings that a ledger accepts are not grouped with others."""
+
+
+def operator_of(contract: str) -> str:
+    """The operator of an edition: "ai.onnx/DequantizeLinear" for "ai.onnx/DequantizeLinear-21"."""
+    domain, slash, name = contract.rpartition("/")
+    return domain + slash + re.sub(r"-\d+$", "", name.partition("@")[0])
+
+
+def detail_in(finding: Json) -> str:
+    """The detail of a finding; the id in reports that have no details."""
+    return str(finding.get("detail", finding["id"]))
+
+
+def region_in(finding: Json) -> str:
+    """The region of a finding as a predicate; empty if there is none or no simple one."""
+    entry = finding.get("region")
+    return "" if entry is None or entry["words"] in (EVERYWHERE, NOWHERE_SIMPLE) else str(entry["words"])
+
+
+def family_in(finding: Json) -> str:
+    """The family of a finding's implementation."""
+    subject = finding["subject"]
+    return str(subject.get("family", subject["name"]))
+
+
+def clause_in(finding: Json) -> str:
+    """The name of a finding's clause, which all editions that repeat the sentence share."""
+    return str(finding["clause"]).rpartition("/")[2]
+
+
+def keys_of(finding: Json) -> Iterator[CauseKey]:
+    """Yield the causes of a finding. There is at least one."""
+    kind, family, detail = KINDS.get(finding["verdict"], finding["verdict"]), family_in(finding), detail_in(finding)
+    ledger = finding.get("ledger", {"state": "", "entry": ""})
+    standing = f"{ledger['state']}:{ledger['entry']}".strip(":")
+
+    def key(mistake: str, region: str = "", kind: str = kind, family: str = family) -> CauseKey:
+        return CauseKey(family, kind, mistake, region, standing)
+
+    if kind == VALUES:
+        for mistake in _mistakes(finding, detail):
+            if mistake == FLUSHES:
+                yield key(FLUSHES, kind=OPEN)
+            else:
+                # A recipe of all values implies the region. A recipe of the wrong values only does not.
+                implied = mistake != UNEXPLAINED and not is_partly(detail)
+                yield key(mistake, "" if implied else re.sub(r"\d[\d.e+-]*", "N", region_in(finding)))
+    elif kind in ("crash", "hang"):
+        yield key(abort_of(_message(finding)) or detail)
+    elif kind == "refusal":
+        yield key(refusal_of(_message(finding)) or detail.rpartition(":")[2])
+    elif kind == "validation":
+        yield key("")
+    elif kind == "not-followed":
+        yield key(finding["contract"])
+    elif kind == TEXT:
+        # A document contradicts itself, or another one: then the detail names that one's clause.
+        contradiction = detail.partition(":")[0] if finding["subject"]["name"] == finding["contract"] else detail
+        yield key(f"{contradiction}:{clause_in(finding)}", family=operator_of(finding["contract"]))
+    elif kind == OPEN:
+        yield key(*_open(finding, detail))
+    else:
+        yield key(detail)
+
+
+def _mistakes(finding: Json, detail: str) -> list[str]:
+    """The mistakes that give a finding's values."""
+    by = finding["attribution"]
+    if by is None:
+        plain = names_types(detail) or not detail
+        return [UNEXPLAINED if plain else detail.partition(":")[0]]
+    departures = by.get("departures")
+    if not departures:
+        return [mistake_of(by["reading"])]
+    if any(_changes_range(departure) for departure in departures):
+        # The other stages of a range formula change the last places only, so they are no cause of their own.
+        departures = [each for each in departures if each["stage"] == "subnormals" or _changes_range(each)]
+    return list(dict.fromkeys(departure_token(departure) for departure in departures))
+
+
+_OF_RANGES = ("origin", "snap", "form", "narrow", "clamp", "source", "divisor")
+"""Stages of `xverify.arithmetic.range_affine` and ``range_scaled`` that change more than the last places."""
+
+
+def _changes_range(departure: Json) -> bool:
+    return departure["stage"] in _OF_RANGES and departure["is"] != "lowest-folded"
+
+
+def departure_token(departure: Json) -> str:
+    """The token of a departure from the nearest admitted reading."""
+    return FLUSHES if departure["stage"] == "subnormals" else f"{departure['stage']}:{departure['is']}"
+
+
+def _open(finding: Json, detail: str) -> tuple[str, str, str, str]:
+    """Mistake, region, kind and family of a difference where the text leaves the result open."""
+    operator = operator_of(finding["contract"])
+    if finding["attribution"] is None:
+        return f"left-open:{clause_in(finding)}", "", OPEN, operator
+    if detail == FLUSHES:
+        return FLUSHES, "", OPEN, family_in(finding)
+    return f"reading:{finding['attribution']['reading']}", "", OPEN, operator
+
+
+def _message(finding: Json) -> str:
+    witness = finding["witness"]
+    got = witness["got"] if witness is not None else None
+    return str(got["message"] or "") if got is not None else ""
+
+
+# -- messages without what changes from call to call -------------------------------------------------------
+
+_CHANGING = (
+    (r"\[ONNXRuntimeError\] : \d+ : \w+ : |^Error in execution: ", ""),  # the same message through two interfaces
+    (r"\[with [^\]]*\]", ""),
+    (r"0x[0-9a-fA-F]+", ""),
+    (r"(?:/[\w.+-]+){2,}", ""),
+    (r"\b(?:tensor|vector)\([^)]*\)|\bN\d+\w+|<[^<>]*>", ""),
+    (r"'[^']*'|\"[^\"]*\"|\([^()]*\)", ""),
+    (r"\d+(?:\.\d+)*", ""),
+    (r"\s+", " "),
+)
+"""Patterns of what changes from call to call, and what replaces them."""
+
+MOST_MESSAGE = 160
+"""Number of characters of a normalised message."""
+
+
+def normalised(message: str) -> str:
+    """A message without addresses, numbers, paths, quoted names and template arguments."""
+    for pattern, replacement in _CHANGING:
+        message = re.sub(pattern, replacement, message)
+    return message.strip(" :.,")[:MOST_MESSAGE]
+
+
+def refusal_of(message: str) -> str:
+    """The token of a refusal's message; empty without a message."""
+    return normalised(message.strip().partition("\n")[0])
+
+
+_NOT_ABORT = re.compile(
+    r"(?m)^(?:killed by |Fatal Python error|Current thread|Thread |Stack \(|terminate called|PLEASE submit|\s*File ).*$\n?"
+    r"|^\s*what\(\): *"
+)
+"""Lines and words of a crash's message that are not the abort's own."""
+
+
+def abort_of(message: str) -> str:
+    """The token of a death: the signal with the abort's own message, or with the place where it happened."""
+    signal = re.search(r"killed by (\w+)", message)
+    own = normalised(_NOT_ABORT.sub("", message))
+    where = "" if own else ", ".join(re.findall(r"in (\w+)$", message, re.MULTILINE)[:3])
+    return ": ".join(filter(None, (signal[1] if signal else "", own or where)))

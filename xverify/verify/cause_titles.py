@@ -1,0 +1,269 @@
+"""Titles and effects of causes, in words that say only the difference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from xverify.core.dtypes import common_first
+from xverify.core.surroundings import in_words
+from xverify.core.verdict import Verdict
+from xverify.verify.cause_keys import (
+    FLUSHES,
+    OPEN,
+    TEXT,
+    UNEXPLAINED,
+    VALUES,
+    CauseKey,
+    Json,
+    departure_token,
+    detail_in,
+    region_in,
+)
+
+MOST_NAMES = 3
+"""Number of types or clauses that a title names."""
+
+MOST_MESSAGE = 100
+"""Number of characters of a message in a title."""
+
+_GROUPS_OF_TYPES = (
+    ("float8", lambda dtype: dtype.startswith("float8_e") and dtype != "float8_e8m0fnu"),
+    ("of fewer than 8 bits", lambda dtype: dtype in ("int2", "uint2", "int4", "uint4", "float4_e2m1fn")),
+    ("a float type", lambda dtype: dtype.startswith(("float", "bfloat"))),
+    ("an integer", lambda dtype: "int" in dtype),
+)
+"""Names of groups of types of x, the smallest first."""
+
+
+def title(key: CauseKey, group: Sequence[Json], answered: frozenset[str] = frozenset()) -> str:
+    """The cause as a predicate of its implementations; a sentence for a cause in a text.
+
+    Args:
+        key: the identity of the cause.
+        group: its findings, the one whose witness is shown first.
+        answered: the types of x that the implementation answers. A cause of all of them names no type.
+    """
+    first = group[0]
+    if key.kind == VALUES:
+        return _of_values(key, group) + _types(group, answered) + _where(group) + _graph(first)
+    if key.kind == TEXT:
+        return _of_text(key, first)
+    if key.kind == OPEN:
+        return _of_open(key, first)
+    if key.kind in ("crash", "hang"):
+        return _of_death(key, group)
+    if key.kind == "refusal":
+        whole = _from_message(first) or key.mistake
+        return f"refuses allowed calls: {whole}{_graph(first)}"
+    if key.kind == "validation":
+        clauses = list(dict.fromkeys(finding["clause"].rpartition("/")[2] for finding in group))
+        noun = "clause forbids" if len(clauses) == 1 else "clauses forbid"
+        return f"does not validate: it computes calls that {len(clauses)} {noun} ({some(clauses, MOST_NAMES)})"
+    return _predicate(first) + _graph(first)
+
+
+def _of_values(key: CauseKey, group: Sequence[Json]) -> str:
+    first = group[0]
+    if key.mistake == UNEXPLAINED:
+        legal = all(finding["verdict"] == Verdict.MIXED for finding in group)
+        return (
+            "mixes readings of the text in a way that no known recipe explains"
+            if legal
+            else "gives values that no known recipe explains"
+        )
+    return _departure_words(key.mistake, group) or _recipe_words(first) or _predicate(first)
+
+
+def _departure_words(mistake: str, group: Sequence[Json]) -> str:
+    """The words of the departure that a mistake stands for; empty if no finding has it."""
+    for finding in group:
+        by = finding["attribution"] or {}
+        for departure in by.get("departures", ()):
+            if departure_token(departure) == mistake and departure.get("words"):
+                return str(departure["words"])
+    return ""
+
+
+def _recipe_words(finding: Json) -> str:
+    by = finding["attribution"]
+    return "" if by is None else str(by.get("words", by["reading"]))
+
+
+def _predicate(finding: Json) -> str:
+    """The finding's own words, or its summary without the implementation and the clause."""
+    if finding.get("words"):
+        return str(finding["words"])
+    summary = str(finding["summary"]).removeprefix(finding["subject"]["name"]).strip()
+    return summary.partition(", which contradicts")[0].partition("; in a graph")[0]
+
+
+def _of_text(key: CauseKey, first: Json) -> str:
+    if key.mistake.startswith("nobody:"):
+        name = first["clause"].rpartition("/")[2]
+        mistake = key.mistake.removeprefix("nobody:").rpartition(":")[0]
+        words = _departure_words(mistake, [first]) or _recipe_words(first)
+        return f"no implementation follows the sentence {name!r}: each {words}"
+    return str(first["summary"])
+
+
+def _of_open(key: CauseKey, first: Json) -> str:
+    if key.mistake == FLUSHES:
+        return "flushes subnormal numbers to zero, which no sentence of the text mentions"
+    if key.mistake.startswith("left-open:"):
+        return f"the clause {first['clause'].rpartition('/')[2]!r} leaves calls open, and implementations differ there"
+    return str(first["summary"])
+
+
+def _of_death(key: CauseKey, group: Sequence[Json]) -> str:
+    signal, _, what = key.mistake.partition(": ")
+    does = "ends the process" if key.kind == "crash" else "does not answer"
+    how = f" ({what}; {signal})" if what else f" ({key.mistake})"
+    allowed = any(not detail_in(finding).startswith(("forbidden", "unspecified")) for finding in group)
+    blamed = [finding for finding in group if finding.get("survives_without_breach")]
+    if allowed:
+        empty = all(detail_in(finding).endswith("empty") for finding in group)
+        where = " on allowed calls" + (" of empty tensors" if empty else "")
+    elif len(blamed) == len(group):
+        clauses = list(dict.fromkeys(finding["clause"].rpartition("/")[2] for finding in group))
+        where = f" on calls that break {some(clauses, MOST_NAMES)}"
+    else:
+        where = " on calls that the text forbids or leaves open"
+    return does + where + how + _graph(group[0])
+
+
+def _from_message(finding: Json) -> str:
+    witness = finding["witness"]
+    got = witness["got"] if witness is not None else None
+    line = str(got["message"] or "").strip().partition("\n")[0] if got is not None else ""
+    line = line.rpartition("Status Message: ")[2]
+    condition, was_false, explanation = line.partition(" was false.")
+    if was_false:  # the macro of a check: path, signature, condition, explanation
+        line = explanation.strip() or " ".join(condition.split(" ")[-3:]) + was_false
+    return line if len(line) <= MOST_MESSAGE else line[:MOST_MESSAGE].rstrip() + " ..."
+
+
+def _types(group: Sequence[Json], answered: frozenset[str]) -> str:
+    """The types of x, if the implementation answers other ones too."""
+    shown = {cell["x_dtype"] for finding in group for cell in finding["cells"]}
+    if not shown or not answered - shown:
+        return ""
+    for words, belongs in _GROUPS_OF_TYPES:
+        members = set(filter(belongs, answered))
+        if len(members) > 1 and shown == members:
+            return f" when x is {words}"
+    if len(shown) <= MOST_NAMES:
+        return f" when x is {some(sorted(shown, key=common_first), MOST_NAMES, 'or')}"
+    return ""
+
+
+def _where(group: Sequence[Json]) -> str:
+    """The region, if every finding has the same one."""
+    regions = {region_in(finding) for finding in group}
+    return f" where {regions.pop()}" if len(regions) == 1 and "" not in regions else ""
+
+
+def _graph(first: Json) -> str:
+    """The graph and the level of optimisation that the witness needs."""
+    around = first["witness"]["call"].get("around", []) if first["witness"] is not None else []
+    if not around:
+        return ""
+    level = str(first["subject"]["options"]).removeprefix("graph").strip()
+    return f", in a graph ({', '.join(filter(None, (in_words(tuple(map(str, around))), level)))})"
+
+
+def some(names: Sequence[str], most: int, conjunction: str = "and") -> str:
+    """Join names; of more than ``most``, count the rest."""
+    rest = len(names) - most
+    if rest > 0:
+        return f"{', '.join(names[:most])} {conjunction} {rest} more"
+    return f" {conjunction} ".join(filter(None, (", ".join(names[:-1]), names[-1]))) if names else ""
+
+
+# -- the effect in numbers ---------------------------------------------------------------------------------
+
+
+def effect(finding: Json) -> str:
+    """A wrong value of the witness in plain numbers: "int8 -5 with scale 0.5 becomes 0 instead of -2.5".
+
+    Empty if the witness has no wrong values, or is in a file of its own.
+    """
+    witness = finding["witness"]
+    if witness is None or not witness["legal"]:
+        return ""
+    tensors = witness["call"]["tensors"]
+    x = tensors.get("x") or tensors.get("input")
+    if x is None or "data" not in x:
+        return ""
+    entry = max(witness["legal"], key=_error)
+    due = min(entry["legal"], key=lambda legal: _apart(entry["got_decimal"], legal["decimal"]))
+    if entry["got"] == due["hex"]:
+        return ""  # a legal value is wrong only beside others
+    got, legal = _pair(entry["got_decimal"], due["decimal"])
+    operands = [f"{x['dtype']} {_plain(x['data'][_flat(entry['index'], x['shape'])])}"]
+    for role, name in (("scale", "scale"), ("zero_point", "zero point")):
+        value = _parameter(tensors.get(role), entry["index"], x["shape"], witness["call"].get("attributes", {}))
+        operands += [f"{name} {_plain(value)}"] if value is not None else []
+    if "min_range" in tensors and all(len(tensors[role].get("data", ())) == 1 for role in ("min_range", "max_range")):
+        operands.append(f"range {_plain(tensors['min_range']['data'][0])} to {_plain(tensors['max_range']['data'][0])}")
+    head, *rest = operands
+    return f"{head}{' with ' if rest else ''}{', '.join(rest)} becomes {got} instead of {legal}"
+
+
+def _flat(index: Sequence[int], shape: Sequence[int]) -> int:
+    flat = 0
+    for position, extent in zip(index, shape, strict=True):
+        flat = flat * extent + position
+    return flat
+
+
+def _parameter(tensor: Any, index: Sequence[int], shape: Sequence[int], attributes: Json) -> str | None:
+    """The scale or zero point of the value at an index; None if it is absent or its place is not plain."""
+    if tensor is None or "data" not in tensor:
+        return None
+    if len(tensor["data"]) == 1:
+        return str(tensor["data"][0])
+    axis = int(attributes.get("axis", 1))
+    axis += len(shape) if axis < 0 else 0
+    if len(tensor["shape"]) != 1 or not 0 <= axis < len(shape) or tensor["shape"][0] != shape[axis]:
+        return None
+    return str(tensor["data"][index[axis]])
+
+
+def _number(decimal: str) -> float:
+    try:
+        return float(decimal)
+    except ValueError:
+        return float("nan")
+
+
+def _apart(a: str, b: str) -> float:
+    difference = abs(_number(a) - _number(b))
+    return difference if difference == difference else float("inf")
+
+
+def _error(entry: Json) -> float:
+    """The relative error of a wrong value; infinite if one of the two is no number."""
+    got = _number(entry["got_decimal"])
+    errors = []
+    for legal in entry["legal"]:
+        due = _number(legal["decimal"])
+        apart = _apart(entry["got_decimal"], legal["decimal"])
+        errors.append(apart / abs(due) if due and due == due and abs(due) != float("inf") else apart)
+    return min(errors) if got == got else float("inf")
+
+
+def _plain(decimal: str) -> str:
+    """A number in at most nine digits, if they are enough to read it."""
+    number = _number(decimal)
+    short = f"{number:.9g}"
+    return decimal if len(decimal) <= len(short) or number != number else short
+
+
+def _pair(got: str, due: str) -> tuple[str, str]:
+    """Two numbers in few digits, but enough to tell them apart."""
+    for digits in (5, 7, 9):
+        a, b = f"{_number(got):.{digits}g}", f"{_number(due):.{digits}g}"
+        if a != b:
+            return a, b
+    return got, due
