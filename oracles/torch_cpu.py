@@ -50,7 +50,8 @@ ORACLES = (
     Oracle(
         name="torch",
         title="PyTorch",
-        claim="The docstrings and schemas of its own operators, in the installed package.",
+        claim="The docstrings and schemas of its own operators, in the installed package: "
+        "torch/ao/quantization/fx/_decomposed.py, torch/_torch_docs.py and torch/_tensor_docs.py.",
         timing=Timing("#CC79A7", "P", environment=(("OMP_NUM_THREADS", "{threads}"),)),
         distribution="torch",
         contracts=("pytorch/*",),
@@ -150,8 +151,12 @@ def load(*settings: str) -> Loaded:
         checked(call, "block_size", "output_dtype")
         if "block_size" not in call.attributes:
             raise NotImplementedError("the operator takes a group size")
-        zeros = None if zero_point is None else zero_point.to(torch.int32).reshape(-1)
         size = int(call.attributes["block_size"])
+        expected = (x.shape[0], -(-x.shape[-1] // size)) if size > 0 and x.dim() == 2 else ()
+        for parameter in (scale,) if zero_point is None else (scale, zero_point):
+            if expected and tuple(parameter.shape) != expected and parameter.numel() == expected[0] * expected[1]:
+                raise NotImplementedError("the operator takes a list, without a shape %s" % (tuple(parameter.shape),))
+        zeros = None if zero_point is None else zero_point.to(torch.int32).reshape(-1)
         return operators.dequantize_per_channel_group(x, scale.reshape(-1), zeros, *bounds(x), size, output_of(call))
 
     def of_quantized_type(call: Call, x: Any, scale: Any, zero_point: Optional[Any]) -> Any:

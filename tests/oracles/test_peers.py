@@ -256,6 +256,7 @@ UNSUPPORTED: dict[str, list[Call]] = {
         linear(PER_TENSOR, some_codes("int8", (2,)), tensor("float32", 1), tensor("int8", 0), axis=0),
         linear(PER_CHANNEL, some_codes("int8", (2,)), tensor("float32", [1, 1])),
         linear(GROUP, some_codes("int8", (2, 4)), tensor("float32", [[1, 1]] * 2)),
+        linear(GROUP, some_codes("int8", (2, 4)), tensor("float32", [[1], [1], [1], [1]]), block_size=2),
         linear(QUANTIZED, some_codes("int16", (2,)), tensor("float32", 1), tensor("int16", 0)),
         linear(QUANTIZED, some_codes("int8", (2,)), tensor("float32", 1)),
     ],

@@ -116,6 +116,17 @@ def test_each_departure_of_a_recipe_is_a_cause_and_front_ends_of_one_kernel_shar
     assert (first.title, second.title) == (IGNORED["words"], ROUNDED["words"])
 
 
+@pytest.mark.parametrize(("zero_point", "shown"), [("", "next-scale"), ("int8", "next")])
+def test_a_mistake_with_one_parameter_is_that_with_all_where_there_is_one(zero_point: str, shown: str) -> None:
+    def misread(name: str, x_dtype: str, zero_point: str) -> dict[str, Any]:
+        departures = [{"stage": "index", "is": name, "instead": "", "words": name}]
+        made = finding("violation", name, x_dtype, name, departures=departures)
+        return {**made, "cells": [{**cell, "zero_point_dtype": zero_point} for cell in made["cells"]]}
+
+    (cause,) = grouped([misread("next", "int8", zero_point), misread("next-scale", "uint8", "uint8")])
+    assert (cause.title, len(cause.findings)) == (shown, 2)
+
+
 def test_a_sentence_that_no_implementation_follows_is_one_cause_in_the_text() -> None:
     about = Context(CLAUSES, {"a": "a", "b": "b"}, frozenset({"own"}), {})
     editions = [contract.rpartition("/")[0] for contract in CLAUSES]

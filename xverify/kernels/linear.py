@@ -1,4 +1,4 @@
-"""(x - zero_point) * scale, and / scale: ONNX, com.microsoft and oneDNN.
+"""(x - zero_point) * scale, and / scale: ONNX, com.microsoft, PyTorch, LiteRT and oneDNN.
 
 Each contract's first reading: the exact value of the formula, rounded once, to nearest even, to the output type;
 subnormals are kept, infinities, NaN and the signs of zeros are IEEE 754's. The documents are those of the edition.
@@ -36,7 +36,7 @@ def dequantize_linear(
     The granularity follows the clauses "granularity" and "block-shape":
 
     - scale 0-d: per tensor; ``axis`` and ``block_size`` are not used;
-    - scale 1-D of x's extent along ``axis``: per axis (com.microsoft: if ``axis`` is given);
+    - scale 1-D of x's extent along ``axis``: per axis (com.microsoft, PyTorch and LiteRT: if ``axis`` is given);
     - scale of x's rank with ``block_size`` > 0: blocked; its extent is ceil(extent / block_size) along ``axis``, and
       x's elsewhere. The last block may be partial.
 
@@ -46,8 +46,8 @@ def dequantize_linear(
         x: any shape, a dtype of the edition (4- and 2-bit types as ml_dtypes arrays).
         scale: float32, float16, bfloat16 or float8_e8m0fnu, as the edition has it.
         zero_point: scale's shape and x's dtype; None is 0. ONNX 19 and later: also shape (1,) beside a 0-d scale.
-        axis: None for the edition's default: 1 (com.microsoft: none, per tensor).
-        block_size: None for the edition's default, 0.
+        axis: None for the edition's default: 1 (com.microsoft, PyTorch and LiteRT: none, per tensor).
+        block_size: None for the edition's default, 0. For PyTorch's dequantize_per_channel_group it is the argument group_size.
         out_dtype: the output's dtype (ONNX 23 and later); None for scale's dtype.
         out: the array to write and return, of x's shape and the output dtype, any strides. It must not overlap an input.
         contract: the id of an edition.
@@ -62,7 +62,7 @@ def dequantize_linear(
 
     Source:
         The summary of ONNX DequantizeLinear 10 to 25 (clause "formula" of ``ai.onnx/DequantizeLinear-<n>``), and of
-        com.microsoft DequantizeLinear 1.
+        com.microsoft DequantizeLinear 1; of PyTorch's editions, and of LiteRT's specification.
     """
     if type(x) is not np.ndarray:
         x = np.asarray(x)

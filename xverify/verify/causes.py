@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from xverify.core.dtypes import MANTISSA_BITS, common_first
@@ -97,15 +97,37 @@ def grouped(findings: Sequence[Json], about: Context) -> dict[CauseKey, list[Jso
         for key in keys:
             if key.kind == VALUES and key.mistake != UNEXPLAINED and region_in(finding):
                 explained.setdefault((key.family, key.standing, region_in(finding)), key)
+    same = _same_mistakes(listed)
     for finding, keys in listed:
         for key in keys:
             joins = (
                 explained.get((key.family, key.standing, region_in(finding))) if key.mistake == UNEXPLAINED else None
             )
-            groups[joins or key].append(finding)
+            joined = joins or key
+            groups[same.get(joined, joined)].append(finding)
     for group in groups.values():
         group.sort(key=_order)
     return _with_texts(groups, about)
+
+
+def _same_mistakes(listed: Iterable[tuple[Json, Sequence[CauseKey]]]) -> dict[CauseKey, CauseKey]:
+    """Map a mistake with all parameters to the same mistake with one of them, or the other way round.
+
+    Without a zero point the two cannot be told apart. If the mistake with all parameters has a cell with a zero point, both
+    parameters are wrong, and it stands for the others.
+    """
+    wrong_zero_point: dict[CauseKey, bool] = {}
+    for finding, keys in listed:
+        has = any(cell.get("zero_point_dtype") for cell in finding["cells"])
+        for key in keys:
+            wrong_zero_point[key] = wrong_zero_point.get(key, False) or has
+    same: dict[CauseKey, CauseKey] = {}
+    for key in wrong_zero_point:
+        for role in ("-scale", "-zero-point"):
+            whole = replace(key, mistake=key.mistake.removesuffix(role))
+            if whole != key and whole in wrong_zero_point:
+                same |= {key: whole} if wrong_zero_point[whole] else {whole: key}
+    return same
 
 
 def _with_texts(groups: Mapping[CauseKey, list[Json]], about: Context) -> dict[CauseKey, list[Json]]:

@@ -250,15 +250,18 @@ def explained(evidence: Evidence, likely: Sequence[Misindexing] = ()) -> Explain
     if not evidence.wrong:
         return Explained(None)
     contract = evidence.wrong[0][0].contract
+    amiss = [CheckedResult(seen.call, seen.got, seen.wrong) for _, seen in evidence.wrong]
+    legal = _right_reading(evidence)
+    if all(attribute.gives(contract, seen.call, seen.got, Zeros()) for seen in amiss):
+        return Explained(Zeros(), legal)
     seen_values = sum(seen.got.size for seen in kept)
     whole = attribute.misreadings(contract, kept, likely=likely, others=seen_values >= FEW_SEEN)
     if not whole and seen_values >= FEW_NEAR:
         whole = attribute.misreadings(contract, kept, likely=likely, near=True)
     if whole:
         return Explained(whole[0])
-    legal = _right_reading(evidence)
-    amiss = [CheckedResult(seen.call, seen.got, seen.wrong) for _, seen in evidence.wrong]
     if all(attribute.gives(contract, seen.call, seen.got, Zeros(), seen.wrong) for seen in amiss):
+        # Zeros beside right values may be those of a mistake that gives both.
         whole = attribute.misreadings(contract, amiss) if seen_values >= FEW_SEEN else ()
         by_call = [(piece, _elsewhere(evidence, piece, legal)) for piece in whole[:1]]
         return next((Explained(piece, other) for piece, other in by_call if other), Explained(Zeros(), legal))
