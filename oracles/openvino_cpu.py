@@ -174,8 +174,8 @@ def _shapes_known(call: Call, path: str) -> bool:
 
 
 def short_form(call: ShortCall) -> Optional[ShortForm]:
-    """The model, compiled with the path's settings. None for types that NumPy lacks."""
-    if not is_numpy(call.out_dtype) or not all(is_numpy(tensor.dtype) for tensor in call.tensors.values()):
+    """The model, compiled with the path's settings. None for types of the result that NumPy lacks."""
+    if not is_numpy(call.out_dtype) and call.out_dtype != "bfloat16":
         return None
     constants = [name for name in call.tensors if name != "x"] if call.options == CONSTANTS else []
     if call.graph is not None:
@@ -184,7 +184,24 @@ def short_form(call: ShortCall) -> Optional[ShortForm]:
     known = call.options in (STATIC, CONSTANTS) or bool(call.attributes.get("block_size"))
     shapes = {name: [extent if known else None for extent in tensor.shape] for name, tensor in call.tensors.items()}
     lines = [*model_lines(call, constants, shapes), "model = ov.Core().read_model(model.SerializeToString())"]
+    operands: Dict[str, Tensor] = {}
+    comments: Dict[str, str] = {}
+    values: List[str] = []
+    for name, tensor in call.tensors.items():
+        if name in constants or is_numpy(tensor.dtype):
+            operands[name] = tensor
+            continue
+        if tensor.dtype not in _TYPES:
+            return None
+        codes = pack(tensor.codes, BITS[tensor.dtype]) if BITS[tensor.dtype] < 8 else tensor.codes.reshape(-1)
+        operands[name + "_bits"] = Tensor(codes.dtype.name, codes)
+        comments[name + "_bits"] = "the bits of %s" % tensor.dtype
+        described = (name, name, list(tensor.shape), _TYPES[tensor.dtype])
+        values.append("%s = ov.Tensor(%s_bits, ov.Shape(%s), ov.Type.%s)" % described)
     hint = ', {"INFERENCE_PRECISION_HINT": "f32"}' if FLOAT32 in call.options else ""
     fed = feeds([name for name in call.tensors if name not in constants])
-    lines += ['y = ov.compile_model(model, "CPU"%s)(%s)[0]' % (hint, fed)]
-    return ShortForm([model_imports(constants), "import openvino as ov"], lines, copies=True)
+    # NumPy has no bfloat16: OpenVINO hands out its bits as float16.
+    view, modules = ("", ()) if is_numpy(call.out_dtype) else (".view(ml_dtypes.bfloat16)", ("ml_dtypes",))
+    lines += ['y = ov.compile_model(model, "CPU"%s)(%s)[0]%s' % (hint, fed, view)]
+    imports = [model_imports(constants), "import openvino as ov"]
+    return ShortForm(imports, [*values, *lines], modules, operands, comments, copies=True)

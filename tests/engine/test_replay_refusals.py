@@ -7,14 +7,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from folders import SUPPORT
 
-from xverify import cli
+from xverify import cli, contracts
 from xverify.certify.certificate import load
+from xverify.core.call import Outcome, Tensor
 from xverify.core.codec import read_json
 from xverify.core.errors import DamagedFileError
+from xverify.core.line import call_from_line
+from xverify.engine.replay import replay_finding
+from xverify.verify import verdicts
+from xverify.verify.findings import Finding, Subject
+from xverify.verify.verdicts import judge
 
 KERNELS = SUPPORT / "certified_kernels.py"
 CALL = "ai.onnx/DequantizeLinear-25 x=uint8[2]:07,08"
@@ -162,3 +169,26 @@ def test_json_that_is_none(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(DamagedFileError, match="is not JSON"):
         read_json(path)
+
+
+@pytest.mark.parametrize(
+    ("dies", "state", "words"),
+    [
+        ({0}, "STILL", "killed by SIGABRT"),
+        ({2, 5, 19}, "STILL", "it dies; seen in 3 of 20 tries"),
+        (set(), "UNSEEN", "it dies; not seen in 20 tries"),
+    ],
+)
+def test_a_crash_is_tried_in_many_processes(dies: set[int], state: str, words: str) -> None:
+    call = call_from_line(CALL + " scale=float32[]:3f000000 zero_point=uint8[]:00")
+    contract = contracts.get(call.contract)
+    died = Outcome("crash", message="killed by SIGABRT")
+    subject = Subject("onnxruntime", "1", "oracle", "")
+    death = verdicts.died(judge(contract, call), subject.name, died)
+    assert death is not None
+    right = Outcome("tensor", Tensor("float32", np.array([0x40600000, 0x40800000], np.uint32)))
+    number = iter(range(100))
+    again = replay_finding(
+        Finding(death.key, subject, "it dies", call, None), lambda *_: died if next(number) in dies else right
+    )
+    assert (again.state, words in again.summary) == (state, True), again

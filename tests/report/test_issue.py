@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import ast
 import copy
+import importlib.util
 import json
 import re
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +34,11 @@ from scripts_run import run_file
 
 from xverify import cli
 from xverify.core.call import LAYOUTS, LEAST_RANK, Tensor
+from xverify.engine.again import Again
 from xverify.report import issue_body
-from xverify.report.issue import MOST_LINES, fence
-from xverify.report.short_script import MOST_SPELLED, operand, short_script
+from xverify.report.issue import MOST_LINES, MOST_SCRIPT_LINES, fence
+from xverify.report.short_script import MOST_SPELLED, operand, short_program, short_script
+from xverify.verify.causes import causes_of
 
 
 def found(verdict: str, report: dict[str, Any] | None = None) -> str:
@@ -169,6 +174,35 @@ def test_every_finding_of_the_sample_and_of_a_hostile_one_has_a_body() -> None:
                 "id"
             ]
             assert "![" not in outside
+
+
+@pytest.mark.parametrize(
+    ("again", "words"),
+    [
+        (Again("1.32.0", True, "STILL", "2026-11-27"), "1.32.0, the newest release: it still does this."),
+        (Again("1.32.0", False, "FIXED", "2026-11-27"), "1.32.0: it does not do this any more."),
+        (
+            Again("2", True, "UNSEEN", "2026-11-27", "not seen in 20 tries"),
+            "release: it does not show (not seen in 20 tries).",
+        ),
+    ],
+)
+def test_an_issue_says_which_release_was_asked_again(again: Again, words: str) -> None:
+    report = sample_report()
+    text = issue_body(report, found("violation"), again)
+    assert f"- Asked again on 2026-11-27 with ONNX Runtime {again.version}" in text
+    assert words in text
+    assert "Asked again" not in issue_body(report, found("violation"))
+
+
+def test_a_cause_counts_all_its_findings() -> None:
+    report = copy.deepcopy(sample_report())
+    first = next(f for f in report["findings"] if f["verdict"] == "violation")
+    report["findings"].append({**first, "id": "violation-2", "values": 96, "cases": 8})
+    report["causes"] = causes_of(report)
+    identity = next(c["id"] for c in report["causes"] if "violation-2" in c["findings"])
+    assert "Seen in 88 300 values in 420 calls" in issue_body(report, identity)
+    assert "Seen in 96 values in 8 calls" in issue_body(report, "violation-2")
 
 
 def test_text_does_not_end_its_code_block() -> None:
@@ -350,6 +384,57 @@ def test_a_short_script_of_tensorflow(tmp_path: Path) -> None:
     script = short_script(one)
     assert "tf.quint8" in str(script)
     assert "6.0 0x40c00000" in outcome(script, tmp_path)
+
+
+def of_onednn(allowed: str = "2.0") -> dict[str, Any]:
+    """Return a finding on 1 * 0.5 of oneDNN's DynamicDequantize."""
+    one = made("onednn", x=tensor("int8", [2], ["1", "-128"], ["0x01", "0x80"]))
+    one["contract"] = one["witness"]["call"]["contract"] = "onednn/DynamicDequantize-1@3.0"
+    one["witness"]["call"]["tensors"]["scale"]["shape"] = [1]
+    one["witness"]["legal"] = [wrong([1], ("-64.0", "0xc2800000"), (allowed, "0x40000000", ["exact"]))]
+    return one
+
+
+def test_a_short_program_of_onednn_is_in_c() -> None:
+    short = short_program(of_onednn())
+    assert short is not None
+    assert short.language == "c"
+    assert len(short.text.splitlines()) <= MOST_SCRIPT_LINES
+    assert "int8_t x[] = {1, -128};" in short.text
+    assert "float scale[] = {0.5f};" in short.text
+    hostile = short_program(of_onednn('2.0 \\\n"; system("true"); // ' + "\\"))
+    assert hostile is not None
+    assert [line.partition("  // allowed")[0] for line in hostile.text.splitlines()] == [
+        line.partition("  // allowed")[0] for line in short.text.splitlines()
+    ]
+    assert not any(line.endswith("\\") for line in hostile.text.splitlines())
+
+
+def test_the_program_of_onednn_runs(tmp_path: Path) -> None:
+    """TensorFlow's wheel has oneDNN's headers."""
+    from xverify.oracles.onednn_library import installed
+
+    compiler, tensorflow = shutil.which("cc"), importlib.util.find_spec("tensorflow")
+    if compiler is None or tensorflow is None or tensorflow.origin is None:
+        pytest.skip("no C compiler, or no headers")
+    headers = Path(tensorflow.origin).parent / "include" / "external" / "onednn" / "include"
+    source, program = tmp_path / "a.c", tmp_path / "a.out"
+    source.write_text(str(short_script(of_onednn())))
+    library = Path(installed())
+    command = [
+        compiler,
+        "-Wall",
+        "-Werror",
+        source,
+        f"-I{headers}",
+        library,
+        f"-Wl,-rpath,{library.parent}",
+        "-o",
+        program,
+    ]
+    subprocess.run(list(map(str, command)), check=True, timeout=60)
+    done = subprocess.run([str(program)], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "-64 0xc2800000\n")
 
 
 def test_findings_that_a_short_script_cannot_show_have_none() -> None:
