@@ -111,16 +111,22 @@ def _table(report: Json, listed: Sequence[Cause]) -> list[str]:
     return [*lines, ""]
 
 
+def _workers(report: Json, family: str) -> list[Json]:
+    return [worker for worker in report["run"]["workers"] if worker.get("family", worker["name"]) == family]
+
+
 def _release(report: Json, family: str) -> str:
     """The releases of a family, as upstream names them."""
-    workers = [worker for worker in report["run"]["workers"] if worker.get("family", worker["name"]) == family]
-    releases = dict.fromkeys(str(worker.get("release") or worker["version"]) for worker in workers)
+    releases = dict.fromkeys(str(worker.get("release") or worker["version"]) for worker in _workers(report, family))
     return ", ".join(filter(None, releases))
 
 
 def _section(report: Json, family: str, lines: Sequence[str]) -> list[str]:
-    release = "" if family == TEXTS else _release(report, family)
-    return [f"## {text(' '.join(filter(None, (family, release))))}", "", *lines, *[""] * (not lines or bool(lines[-1]))]
+    """Return a heading, the documents that a family claims to implement, and the lines on its causes."""
+    heading = " ".join(filter(None, (family, "" if family == TEXTS else _release(report, family))))
+    claims = dict.fromkeys(text(worker["claim"]) for worker in _workers(report, family) if worker.get("claim"))
+    claimed = [f"Judged by: {' '.join(claims)}", ""] if claims else []
+    return [f"## {text(heading)}", "", *claimed, *lines, *[""] * (not lines or bool(lines[-1]))]
 
 
 def _brief(cause: Cause) -> str:
