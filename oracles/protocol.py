@@ -70,7 +70,7 @@ class Oracle:
     - ``ORACLES``: a tuple of these descriptions;
     - ``load(*arguments) -> Loaded``: imports the framework, and returns the function that answers calls. A worker calls it.
       A reproduction script contains the source that it reaches (`xverify.report.script`);
-    - ``short_form(call: ShortCall) -> Optional[ShortForm]``, optional: the lines of a short script for issues, or None if
+    - ``short_form(call: ShortCall)``, optional: a `ShortForm` or a `Program`, a short script for issues, or None if
       there is no short way (`xverify.oracles.short_form`);
     - ``load_bench(threads, *arguments) -> Solve``, if it has a `timing` (`xverify.oracles.timing`);
     - ``with_option(oracle, option) -> Oracle``, optional: the oracle for ``NAME:OPTION``, or ValueError with a sentence;
