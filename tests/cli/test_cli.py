@@ -127,7 +127,10 @@ CALL = "ai.onnx/DequantizeLinear-25 x=uint8[]:00 scale=float32[]:3f800000"
         (["contracts", "torch/*"], "no contract matches 'torch/*'"),
         (["oracles", "caffe"], "no implementation is called 'caffe'"),
         (["report", "/nowhere"], "is neither a report"),
-        (["report", "--format", "htm"], "'htm' is not one of html, json, junit, markdown (did you mean html?)"),
+        (
+            ["report", "--format", "htm"],
+            "'htm' is not one of conformance, findings, html, json, junit, markdown (did you mean html?)",
+        ),
         (["replay", "violation-0000000000", "--run", "/nowhere"], "is neither a report"),
         (
             ["replay", CALL, "--kernel", "xverify-numpy", "--was", "violation:none"],

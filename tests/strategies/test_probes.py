@@ -181,9 +181,12 @@ def check_lap(identity: str, stride: int) -> None:
             assert len(met) == 1 << BITS[cell.x_dtype], f"{cell}: {len(met)} codes"
 
 
-@pytest.mark.parametrize("identity", [name for name in EDITIONS if not name.startswith("tensorflow")])
+@pytest.mark.parametrize("identity", [name for name in EDITIONS if not name.startswith(("tensorflow", "litert"))])
 def test_places_are_those_of_the_probes(identity: str) -> None:
-    """The triples at the marked indices are those of the probes, in order."""
+    """The triples at the marked indices are those of the probes, in order.
+
+    LiteRT's specification leaves negative scales open. So its probes are repaired, and no index is marked.
+    """
     contract = contracts.get(identity)
     start = DIVIDED if identity.endswith("@divide") else ADMITTED
     for cell, calls in by_cell(identity)[:: 7 if identity != NEWEST else 1]:
