@@ -240,11 +240,16 @@ class Explained:
     """The recipes of the other wrong values."""
 
 
-def explained(evidence: Evidence, likely: Sequence[Misindexing] = ()) -> Explained:
+def explained(evidence: Evidence, likely: Sequence[Misindexing] = (), thorough: bool = True) -> Explained:
     """Search the recipe of a cell that no reading explains.
 
     It is an indexing mistake, or two recipes with a region between them, or several recipes in different calls. The likely
     mistakes are tried first.
+
+    Args:
+        evidence: the kept calls of the cell.
+        likely: mistakes that explain other cells.
+        thorough: True to combine every mistake with every reading near an admitted one. That takes seconds.
     """
     kept = [seen for _, seen in (*evidence.wrong, *evidence.right, *evidence.probes)]
     if not evidence.wrong:
@@ -257,7 +262,7 @@ def explained(evidence: Evidence, likely: Sequence[Misindexing] = ()) -> Explain
     seen_values = sum(seen.got.size for seen in kept)
     whole = attribute.misreadings(contract, kept, likely=likely, others=seen_values >= FEW_SEEN)
     if not whole and seen_values >= FEW_NEAR:
-        whole = attribute.misreadings(contract, kept, likely=likely, near=True)
+        whole = attribute.misreadings(contract, kept, likely=likely, others=thorough, near=True)
     if whole:
         return Explained(whole[0])
     if all(attribute.gives(contract, seen.call, seen.got, Zeros(), seen.wrong) for seen in amiss):
@@ -270,7 +275,7 @@ def explained(evidence: Evidence, likely: Sequence[Misindexing] = ()) -> Explain
     searches: tuple[Callable[[], tuple[Recipe, ...]], ...] = (
         lambda: attribute.search(contract, amiss, wrong_only=True),
         lambda: attribute.misreadings(contract, amiss, wrong_only=True),
-        lambda: attribute.misreadings(contract, amiss, near=True),
+        lambda: attribute.misreadings(contract, amiss, near=True) if thorough else (),
         lambda: attribute.search(contract, amiss, whole=True, wrong_only=True),
     )
     for find in searches:
@@ -278,7 +283,7 @@ def explained(evidence: Evidence, likely: Sequence[Misindexing] = ()) -> Explain
             elsewhere = _elsewhere(evidence, piece, legal)
             if elsewhere is not None:
                 return Explained(piece, elsewhere)
-    return _in_pieces(evidence, legal)
+    return _in_pieces(evidence, legal) if thorough else Explained(None)
 
 
 def _elsewhere(evidence: Evidence, piece: Recipe, legal: Reading | None) -> Reading | None:

@@ -24,6 +24,9 @@ from xverify.verify.verdicts import Judged
 MOST_LIKELY = 4
 """Number of indexing mistakes that are tried first: those that explain the most cells."""
 
+MOST_FRUITLESS = 24
+"""Number of cells of one implementation without a recipe, after which a search tries fewer recipes. It takes seconds a cell."""
+
 
 @dataclass(eq=False)
 class CellTally:
@@ -272,11 +275,14 @@ class Tally:
         """
         shared = self._shared_recipes()
         mistakes: defaultdict[str, Counter[Misindexing]] = defaultdict(Counter)
+        fruitless: Counter[str] = Counter()
         every = []
         for subject, cell, tally in violating:
             reading, counts = shared[subject, cell], mistakes[subject.name]
             likely = [mistake for mistake, _ in counts.most_common(MOST_LIKELY)]
-            by = Explained(reading) if reading is not None else explained(tally.evidence, likely)
+            thorough = fruitless[subject.name] < MOST_FRUITLESS
+            by = Explained(reading) if reading is not None else explained(tally.evidence, likely, thorough)
+            fruitless[subject.name] += by.recipe is None
             every.append(by)
             counts.update([by.recipe.mistake] if isinstance(by.recipe, Misread) and by.elsewhere is None else [])
         # In the first cells, another mistake may give the same results. Prefer the mistake of most cells.
