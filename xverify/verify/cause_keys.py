@@ -204,7 +204,7 @@ def refusal_of(message: str) -> str:
 
 
 _NOT_ABORT = re.compile(
-    r"(?m)^(?:killed by |Fatal Python error|Current thread|Thread |Stack \(|terminate called|PLEASE submit|\s*File ).*$\n?"
+    r"(?m)^(?:killed by |Fatal Python error|Current thread|Thread |Stack \(|terminate called|PLEASE submit|INFO: |\s*File ).*$\n?"
     r"|^\s*what\(\): *"
 )
 """Lines and words of a crash's message that are not the abort's own."""
