@@ -187,6 +187,12 @@ def test_messages_are_compared_without_numbers_names_and_addresses() -> None:
     assert abort_of(place) == "SIGFPE: call, execute"
 
 
+def test_the_telling_line_of_a_message_is_the_first_one_that_does_not_only_name_a_place() -> None:
+    where = "Exception from src/core.cpp:105:\nCheck 'false' failed at src/a.cpp:151:\n{} 7 of block 3\n"
+    assert refusal_of(where.format("no")) == refusal_of(where.format("no").replace("7", "8")) == "no of block"
+    assert refusal_of("no kernel\nits inputs: 3") == "no kernel"
+
+
 def test_a_cause_is_described_by_types_counts_and_a_sentence() -> None:
     many = ("uint8", "int8", "int4", "int32", "int2")
     granularity = dict(zip(many, ("blocked", "per_axis", "per_tensor", "blocked", "blocked"), strict=True))

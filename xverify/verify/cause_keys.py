@@ -198,9 +198,15 @@ def normalised(message: str) -> str:
     return message.strip(" :.,")[:MOST_MESSAGE]
 
 
+def telling_line(message: str) -> str:
+    """The line of a message that says what is wrong: the first one, or the last one where the first only says where."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()] or [""]
+    return lines[-1] if re.fullmatch(r"Exception from \S+:", lines[0]) else lines[0]
+
+
 def refusal_of(message: str) -> str:
     """The token of a refusal's message; empty without a message."""
-    return normalised(message.strip().partition("\n")[0])
+    return normalised(telling_line(message))
 
 
 _NOT_ABORT = re.compile(

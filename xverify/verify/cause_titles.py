@@ -19,6 +19,7 @@ from xverify.verify.cause_keys import (
     departure_token,
     detail_in,
     region_in,
+    telling_line,
 )
 
 MOST_NAMES = 3
@@ -115,11 +116,17 @@ def _of_open(key: CauseKey, first: Json) -> str:
     return str(first["summary"])
 
 
+def kills_allowed_calls(finding: Json) -> bool:
+    """True if a death was seen on an allowed call, or on the allowed call nearest to the one of the finding."""
+    is_allowed = not detail_in(finding).startswith(("forbidden", "unspecified"))
+    return is_allowed or finding.get("survives_without_breach") is False
+
+
 def _of_death(key: CauseKey, group: Sequence[Json]) -> str:
     signal, _, what = key.mistake.partition(": ")
     does = "ends the process" if key.kind == "crash" else "does not answer"
     how = f" ({what}; {signal})" if what else f" ({key.mistake})"
-    allowed = any(not detail_in(finding).startswith(("forbidden", "unspecified")) for finding in group)
+    allowed = any(kills_allowed_calls(finding) for finding in group)
     blamed = [finding for finding in group if finding.get("survives_without_breach")]
     if allowed:
         empty = all(detail_in(finding).endswith("empty") for finding in group)
@@ -135,7 +142,7 @@ def _of_death(key: CauseKey, group: Sequence[Json]) -> str:
 def _from_message(finding: Json) -> str:
     witness = finding["witness"]
     got = witness["got"] if witness is not None else None
-    line = str(got["message"] or "").strip().partition("\n")[0] if got is not None else ""
+    line = telling_line(str(got["message"] or "")) if got is not None else ""
     line = line.rpartition("Status Message: ")[2]
     condition, was_false, explanation = line.partition(" was false.")
     if was_false:  # the macro of a check: path, signature, condition, explanation

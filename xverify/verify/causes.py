@@ -200,9 +200,7 @@ def _entry(key: CauseKey, group: Sequence[Json], about: Context) -> dict[str, An
 def severity(key: CauseKey, group: Sequence[Json]) -> Severity:
     """The severity of a cause, from the worst of its findings."""
     if key.kind in ("crash", "hang", "memory"):
-        allowed = any(not detail_in(finding).startswith(("forbidden", "unspecified")) for finding in group)
-        blameless = any(finding.get("survives_without_breach") is False for finding in group)
-        return Severity.ENDS_PROCESS if allowed or blameless else Severity.OPEN
+        return Severity.ENDS_PROCESS if any(map(cause_titles.kills_allowed_calls, group)) else Severity.OPEN
     if key.kind == VALUES:
         if all(finding["verdict"] == Verdict.MIXED for finding in group):
             return Severity.OPEN

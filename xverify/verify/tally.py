@@ -24,7 +24,7 @@ from xverify.verify.verdicts import Judged
 MOST_LIKELY = 4
 """Number of indexing mistakes that are tried first: those that explain the most cells."""
 
-MOST_FRUITLESS = 24
+MOST_FRUITLESS = 8
 """Number of cells of one implementation without a recipe, after which a search tries fewer recipes. It takes seconds a cell."""
 
 
