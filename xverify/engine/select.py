@@ -16,6 +16,7 @@ from pathlib import Path
 from xverify import contracts
 from xverify.contracts.model import Contract
 from xverify.core.call import Call
+from xverify.core.codec import read_json
 from xverify.core.errors import ContractFileError, DocumentError, UsageError
 from xverify.core.machine import MISSING, instruction_sets
 from xverify.core.near import nearest
@@ -435,6 +436,7 @@ def report_with(finding: str, run: str | None, runs: Path = RUNS) -> Path:
 
     Raises:
         UsageError: There is no such run, or no report holds that id.
+        DamagedFileError: The report of the named run is not JSON.
     """
     paths = [report_file(run, runs)] if run is not None else _newest_first(runs)
     all_ids: dict[str, None] = {}
@@ -444,6 +446,8 @@ def report_with(finding: str, run: str | None, runs: Path = RUNS) -> Path:
         if finding in ids:
             return path
         all_ids.update(dict.fromkeys(sorted(ids)))
+    if run is not None:
+        read_json(paths[0])  # A truncated report lacks ids for another reason, which this names.
     where = f"{paths[0]} has no" if run is not None else f"none of the runs under {runs} ({len(paths)}) has a"
     raise UsageError(f"{where} cause or finding {finding!r}{nearest(finding, all_ids)}")
 

@@ -71,6 +71,13 @@ def check(report: object) -> None:
         raise ValueError(f"it is not a report of xverify: {shown}; {hint}")
     for sentence in errors(schema(), report, "the report"):
         raise ValueError(f"the report is damaged: {sentence}")
+    ids = {finding["id"] for finding in report["findings"]}
+    for cause in report["causes"]:
+        for identity in cause["findings"]:
+            if identity not in ids:
+                raise ValueError(
+                    f"the report is damaged: {cause['id']} names {identity!r}, and there is no such finding"
+                )
 
 
 def _kind(value: object) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from xverify.core.dtypes import common_first
 from xverify.core.surroundings import in_words
 from xverify.core.verdict import Verdict
@@ -199,7 +201,8 @@ def effect(finding: Json) -> str:
     due = min(entry["legal"], key=lambda legal: _apart(entry["got_decimal"], legal["decimal"]))
     if entry["got"] == due["hex"]:
         return ""  # a legal value is wrong only beside others
-    got, legal = _pair(entry["got_decimal"], due["decimal"])
+    out = str(finding["out_dtype"])
+    got, legal = _pair(exact_number(entry["got_decimal"], out), exact_number(due["decimal"], out))
     operands = [f"{x['dtype']} {_plain(x['data'][_flat(entry['index'], x['shape'])])}"]
     for role, name in (("scale", "scale"), ("zero_point", "zero point")):
         value = _parameter(tensors.get(role), entry["index"], x["shape"], witness["call"].get("attributes", {}))
@@ -207,7 +210,8 @@ def effect(finding: Json) -> str:
     if "min_range" in tensors and all(len(tensors[role].get("data", ())) == 1 for role in ("min_range", "max_range")):
         operands.append(f"range {_plain(tensors['min_range']['data'][0])} to {_plain(tensors['max_range']['data'][0])}")
     head, *rest = operands
-    return f"{head}{' with ' if rest else ''}{', '.join(rest)} becomes {got} instead of {legal}"
+    in_type = "" if out in ("float32", "") else f" in {out}"
+    return f"{head}{' with ' if rest else ''}{', '.join(rest)} becomes {got} instead of {legal}{in_type}"
 
 
 def _flat(index: Sequence[int], shape: Sequence[int]) -> int:
@@ -222,12 +226,17 @@ def _parameter(tensor: Any, index: Sequence[int], shape: Sequence[int], attribut
     if tensor is None or "data" not in tensor:
         return None
     if len(tensor["data"]) == 1:
-        return str(tensor["data"][0])
+        return exact_number(tensor["data"][0], tensor["dtype"])
     axis = int(attributes.get("axis", 1))
     axis += len(shape) if axis < 0 else 0
     if len(tensor["shape"]) != 1 or not 0 <= axis < len(shape) or tensor["shape"][0] != shape[axis]:
         return None
-    return str(tensor["data"][index[axis]])
+    return exact_number(tensor["data"][index[axis]], tensor["dtype"])
+
+
+def exact_number(decimal: str, dtype: str) -> str:
+    """The exact number, of which a report holds only the four digits that identify a float16."""
+    return repr(float(np.float16(decimal))) if dtype == "float16" else str(decimal)
 
 
 def _number(decimal: str) -> float:
@@ -261,8 +270,11 @@ def _plain(decimal: str) -> str:
 
 
 def _pair(got: str, due: str) -> tuple[str, str]:
-    """Two numbers in few digits, but enough to tell them apart."""
-    for digits in (5, 7, 9):
+    """Two numbers in few digits, but enough to tell them apart.
+
+    Numbers that five digits do not tell apart get nine: the last digit of fewer would exaggerate their distance.
+    """
+    for digits in (5, 9):
         a, b = f"{_number(got):.{digits}g}", f"{_number(due):.{digits}g}"
         if a != b:
             return a, b
