@@ -213,3 +213,16 @@ def test_the_effect_is_a_wrong_value_in_plain_numbers() -> None:
     (cause,) = grouped([finding("violation", "a", recipe="a", witness=witness)])
     assert cause.effect == "int8 -5 with scale 0.5 becomes 0 instead of -2.5"
     assert sentence(cause).endswith(f": {cause.effect}")
+
+
+def test_an_effect_in_float16_has_the_exact_numbers() -> None:
+    """The shortest decimals of float16 are up to four digits: "-2.978e+04" is -29776."""
+    tensors = {
+        "x": {"dtype": "int32", "shape": [], "data": ["-376923895"], "hex": []},
+        "scale": {"dtype": "float16", "shape": [], "data": ["7.9e-05"], "hex": []},
+    }
+    due = [{"hex": "0xf744", "decimal": "-2.976e+04"}]
+    legal = [{"index": [], "got": "0xf745", "got_decimal": "-2.978e+04", "legal": due}]
+    witness = {"call": {"tensors": tensors, "attributes": {}}, "got": {"message": ""}, "legal": legal}
+    (cause,) = grouped([finding("violation", "a", recipe="a", out_dtype="float16", witness=witness)])
+    assert cause.effect == "int32 -376923895 with scale 7.89761543e-05 becomes -29776 instead of -29760 in float16"

@@ -71,6 +71,14 @@ def check(report: object) -> None:
         raise ValueError(f"it is not a report of xverify: {shown}; {hint}")
     for sentence in errors(schema(), report, "the report"):
         raise ValueError(f"the report is damaged: {sentence}")
+
+
+def check_causes(report: Mapping[str, Any]) -> None:
+    """Validate that each finding of a cause is in the report, which no rule of the schema can say.
+
+    Raises:
+        ValueError: One is not. The message is one sentence.
+    """
     ids = {finding["id"] for finding in report["findings"]}
     for cause in report["causes"]:
         for identity in cause["findings"]:

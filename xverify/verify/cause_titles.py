@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -203,7 +204,7 @@ def effect(finding: Json) -> str:
         return ""  # a legal value is wrong only beside others
     out = str(finding["out_dtype"])
     got, legal = _pair(exact_number(entry["got_decimal"], out), exact_number(due["decimal"], out))
-    operands = [f"{x['dtype']} {_plain(x['data'][_flat(entry['index'], x['shape'])])}"]
+    operands = [f"{x['dtype']} {_plain(x['data'][flat(entry['index'], x['shape'])])}"]
     for role, name in (("scale", "scale"), ("zero_point", "zero point")):
         value = _parameter(tensors.get(role), entry["index"], x["shape"], witness["call"].get("attributes", {}))
         operands += [f"{name} {_plain(value)}"] if value is not None else []
@@ -214,24 +215,40 @@ def effect(finding: Json) -> str:
     return f"{head}{' with ' if rest else ''}{', '.join(rest)} becomes {got} instead of {legal}{in_type}"
 
 
-def _flat(index: Sequence[int], shape: Sequence[int]) -> int:
-    flat = 0
-    for position, extent in zip(index, shape, strict=True):
-        flat = flat * extent + position
-    return flat
+def flat(index: Sequence[int], shape: Sequence[int]) -> int:
+    """The position of a multi-index in row-major order."""
+    position = 0
+    for coordinate, extent in zip(index, shape, strict=True):
+        position = position * extent + coordinate
+    return position
 
 
-def _parameter(tensor: Any, index: Sequence[int], shape: Sequence[int], attributes: Json) -> str | None:
-    """The scale or zero point of the value at an index; None if it is absent or its place is not plain."""
+def operand_position(tensor: Json, index: Sequence[int], x_shape: Sequence[int], attributes: Json) -> int | None:
+    """The position in an operand of the element for one value of the result; None if the report does not tell.
+
+    Args:
+        tensor: The operand as a report holds it.
+        index: The index of the value.
+        x_shape: The shape of the input.
+        attributes: The attributes of the call.
+    """
+    if tensor["shape"] == x_shape:
+        return flat(index, x_shape)
+    if math.prod(tensor["shape"]) == 1:
+        return 0
+    axis = int(attributes.get("axis", 1))
+    axis += len(x_shape) if axis < 0 else 0
+    if len(tensor["shape"]) != 1 or not 0 <= axis < len(x_shape) or tensor["shape"][0] != x_shape[axis]:
+        return None
+    return index[axis]
+
+
+def _parameter(tensor: Any, index: Sequence[int], x_shape: Sequence[int], attributes: Json) -> str | None:
+    """The scale or zero point of the value at an index; None if it is absent or the report does not tell."""
     if tensor is None or "data" not in tensor:
         return None
-    if len(tensor["data"]) == 1:
-        return exact_number(tensor["data"][0], tensor["dtype"])
-    axis = int(attributes.get("axis", 1))
-    axis += len(shape) if axis < 0 else 0
-    if len(tensor["shape"]) != 1 or not 0 <= axis < len(shape) or tensor["shape"][0] != shape[axis]:
-        return None
-    return exact_number(tensor["data"][index[axis]], tensor["dtype"])
+    position = operand_position(tensor, index, x_shape, attributes)
+    return None if position is None else exact_number(tensor["data"][position], tensor["dtype"])
 
 
 def exact_number(decimal: str, dtype: str) -> str:
