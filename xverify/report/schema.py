@@ -119,7 +119,7 @@ def errors(rule: Mapping[str, Any], value: Any, where: str) -> Iterator[str]:
     if "type" in rule:
         kinds = [rule["type"]] if isinstance(rule["type"], str) else rule["type"]
         if not any(_is(value, kind, _TYPES[kind]) for kind in kinds):
-            yield f"{where} is a {_kind(value)}, not {' or '.join(kinds)}"
+            yield f"{where} is of type {_kind(value)}, not {' or '.join(kinds)}"
             return
     if isinstance(value, dict):
         yield from _in_object(rule, value, where)
