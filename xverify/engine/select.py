@@ -419,6 +419,11 @@ def report_file(run: str | None, runs: Path = RUNS) -> Path:
     for path in (Path(run), Path(run, "report.json"), runs / run / "report.json"):
         if path.is_file():
             return path
+    for directory in (Path(run), runs / run):
+        if directory.is_dir():
+            raise UsageError(
+                f"{directory} has no report.json: the run ended before its report; make one with: xverify sweep"
+            )
     raise UsageError(f"{run!r} is neither a report, nor a run's directory, nor the id of a run under {runs}")
 
 

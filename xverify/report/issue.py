@@ -627,7 +627,7 @@ def _problem(case: Case) -> str:
                 "meant would settle it."
             )
         case "conflict" if case.contradicts_itself:
-            return f"The document contradicts itself: {case.detail}. Every implementation has to depart from one of its sentences."
+            return f"The document contradicts itself: {case.detail}. Every implementation has to break one of its sentences."
         case "conflict":
             return (
                 "Both documents describe the same operator and allow the call below, but no result satisfies both. No "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -198,7 +199,8 @@ def effect(finding: Json) -> str:
     x = tensors.get("x") or tensors.get("input")
     if x is None or "data" not in x:
         return ""
-    entry = max(witness["legal"], key=_error)
+    inside = [entry for entry in witness["legal"] if _is_inside(finding, x["data"][flat(entry["index"], x["shape"])])]
+    entry = max(inside or witness["legal"], key=_error)
     due = min(entry["legal"], key=lambda legal: _apart(entry["got_decimal"], legal["decimal"]))
     if entry["got"] == due["hex"]:
         return ""  # a legal value is wrong only beside others
@@ -210,9 +212,28 @@ def effect(finding: Json) -> str:
         operands += [f"{name} {_plain(value)}"] if value is not None else []
     if "min_range" in tensors and all(len(tensors[role].get("data", ())) == 1 for role in ("min_range", "max_range")):
         operands.append(f"range {_plain(tensors['min_range']['data'][0])} to {_plain(tensors['max_range']['data'][0])}")
+    mode = witness["call"].get("attributes", {}).get("mode")
+    operands += [f"mode {mode}"] if mode else []
     head, *rest = operands
     in_type = "" if out in ("float32", "") else f" in {out}"
     return f"{head}{' with ' if rest else ''}{', '.join(rest)} becomes {got} instead of {legal}{in_type}"
+
+
+_TERM_OF_X = re.compile(r"x (=|not|>=|<=|<) (\S+)")
+"""A condition on x in the name of a region."""
+
+
+def _is_inside(finding: Json, decimal: str) -> bool:
+    """True unless a value of x is outside the finding's region.
+
+    A witness may also hold values that are wrong for another reason, such as a flushed subnormal number.
+    """
+    number = _number(decimal)
+    conditions = {
+        "=": number.__eq__, "not": number.__ne__, ">=": number.__ge__, "<=": number.__le__, "<": number.__lt__,
+    }  # fmt: skip
+    terms = map(_TERM_OF_X.fullmatch, (finding.get("region") or {}).get("name", "").split(" & "))
+    return all(conditions[term[1]](_number(term[2])) for term in terms if term is not None)
 
 
 def flat(index: Sequence[int], shape: Sequence[int]) -> int:
