@@ -21,6 +21,9 @@ PLAIN_TYPES = ("uint8", "int8")
 PLAIN_SCALES = (0.5, 1.0, 2.0, 0.25, 0.1, 10.0)
 """Scales that are tried first."""
 
+PLAIN_RANGES = ((0.0, 1.0), (-1.0, 1.0), (0.0, 10.0), (-1.0, 2.0), (0.1, 1.1), (-0.1, 0.9), (-1.1, 2.2), (-0.3, 25.7))
+"""Ranges that are tried first."""
+
 PLAIN_CODES = (1, 2, 3, 10, 100, 127, 200, 255, -1, -2, -3, -10, -100, -128)
 """Values of x that are tried first."""
 
@@ -61,6 +64,8 @@ def plainer_calls(call: Call) -> Iterator[Callable[[Call], Iterator[Call]]]:
         yield _plain_codes
         yield _plain_zero_points
         yield _plain_pairs
+    if "min_range" in call.tensors and "max_range" in call.tensors:
+        yield _plain_ranges
 
 
 def _other_types(call: Call) -> Iterator[Call]:
@@ -93,6 +98,11 @@ def _fewer_attributes(call: Call) -> Iterator[Call]:
         yield replace(call, attributes={})
     for name in call.attributes:
         yield replace(call, attributes={key: value for key, value in call.attributes.items() if key != name})
+
+
+def _plain_ranges(call: Call) -> Iterator[Call]:
+    for low, high in PLAIN_RANGES:
+        yield _with(_with(call, "min_range", low), "max_range", high)
 
 
 def _plain_scales(call: Call) -> Iterator[Call]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from xverify import contracts
-from xverify.core.errors import UsageError
+from xverify.core.errors import DamagedFileError, UsageError
 from xverify.engine import select
 from xverify.oracles import all_oracles
 
@@ -39,6 +39,9 @@ def test_a_finding_is_looked_up_in_all_runs_newest_first(runs: Path):
         select.report_with(OLD[:-1] + "2", None, runs)
     with pytest.raises(UsageError, match="there is no run under"):
         select.report_with(OLD, None, runs / "old")
+    (runs / "old" / "report.json").write_text('{"findings": [')
+    with pytest.raises(DamagedFileError, match=r"old/report\.json is not JSON"):
+        select.report_with(NEW, "old", runs)
 
 
 def test_an_output_file_is_opened_and_left_unchanged(tmp_path: Path):

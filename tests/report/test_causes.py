@@ -219,3 +219,34 @@ def test_the_effect_is_a_wrong_value_in_plain_numbers() -> None:
     (cause,) = grouped([finding("violation", "a", recipe="a", witness=witness)])
     assert cause.effect == "int8 -5 with scale 0.5 becomes 0 instead of -2.5"
     assert sentence(cause).endswith(f": {cause.effect}")
+
+
+def test_the_effect_is_a_value_inside_the_region() -> None:
+    """The greater error at 1 has another reason, such as a flushed subnormal number."""
+    x = {"dtype": "int32", "shape": [2], "data": ["1", "2147483647"], "hex": []}
+    errors = ((0, "0.0", "1e-38"), (1, "2.0", "1.0"))
+    legal = [
+        {"index": [i], "got": got, "got_decimal": got, "legal": [{"hex": due, "decimal": due}]}
+        for i, got, due in errors
+    ]
+    witness = {
+        "call": {"tensors": {"input": x}, "attributes": {"mode": "SCALED"}},
+        "got": {"message": ""},
+        "legal": legal,
+    }
+    region = {"name": "x >= 2147400000.0", "words": "x >= 2147400000"}
+    (cause,) = grouped([{**finding("violation", "a", recipe="a", witness=witness), "region": region}])
+    assert cause.effect == "int32 2147483647 with mode SCALED becomes 2 instead of 1"
+
+
+def test_an_effect_in_float16_has_the_exact_numbers() -> None:
+    """The shortest decimals of float16 are up to four digits: "-2.978e+04" is -29776."""
+    tensors = {
+        "x": {"dtype": "int32", "shape": [], "data": ["-376923895"], "hex": []},
+        "scale": {"dtype": "float16", "shape": [], "data": ["7.9e-05"], "hex": []},
+    }
+    due = [{"hex": "0xf744", "decimal": "-2.976e+04"}]
+    legal = [{"index": [], "got": "0xf745", "got_decimal": "-2.978e+04", "legal": due}]
+    witness = {"call": {"tensors": tensors, "attributes": {}}, "got": {"message": ""}, "legal": legal}
+    (cause,) = grouped([finding("violation", "a", recipe="a", out_dtype="float16", witness=witness)])
+    assert cause.effect == "int32 -376923895 with scale 7.89761543e-05 becomes -29776 instead of -29760 in float16"

@@ -76,3 +76,12 @@ def test_candidates_keep_the_shape_and_the_layout() -> None:
         for candidate in candidates(call):
             assert {role: t.shape for role, t in candidate.tensors.items()} == {"x": (1, 3), "scale": (1, 3)}
             assert candidate.tensors["x"].layout == "strided"
+
+
+def test_a_range_becomes_a_plain_one() -> None:
+    ends = {"min_range": tensor("float32", -0.4282484), "max_range": tensor("float32", 26.33672)}
+    call = Call("tensorflow/Dequantize@installed", {"input": tensor("uint8", 89), **ends})
+    (candidates,) = list(plainer_calls(call))[1:]
+    below_zero = next(each for each in candidates(call) if number(each, "min_range") < 0)
+    assert (number(below_zero, "min_range"), number(below_zero, "max_range")) == (-1, 1)
+    assert plainness(below_zero) < plainness(call)

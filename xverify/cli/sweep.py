@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from datetime import date
@@ -111,7 +112,7 @@ def sweep(
     failing, varied = _verdicts(fail_on), varying.dimensions(vary)
     if newest and names:
         raise UsageError(
-            f"--newest runs every implementation; for one, write --oracle {names[0].partition('==')[0]}==newest"
+            f"--newest runs every implementation; for one, write --oracle {re.split('==|@|:', names[0])[0]}==newest"
         )
     limit = select.seconds(budget, 0.0 if cases else LEAST_SECONDS)
     contracts, unread = select.contracts_named(patterns)

@@ -36,7 +36,7 @@ class Again:
     """The date, as 2026-11-27."""
 
     tries: str = ""
-    """How often a crash showed: "seen in 3 of 20 tries"; "" if it showed at once."""
+    """The frequency of a crash: "seen in 3 of 20 tries"; "" if it showed at once."""
 
 
 def ask_again(entry: Mapping[str, Any], directory: Path, newest: bool, say: Say) -> Again:

@@ -16,6 +16,7 @@ from pathlib import Path
 from xverify import contracts
 from xverify.contracts.model import Contract
 from xverify.core.call import Call
+from xverify.core.codec import read_json
 from xverify.core.errors import ContractFileError, DocumentError, UsageError
 from xverify.core.machine import MISSING, instruction_sets
 from xverify.core.near import nearest
@@ -418,6 +419,11 @@ def report_file(run: str | None, runs: Path = RUNS) -> Path:
     for path in (Path(run), Path(run, "report.json"), runs / run / "report.json"):
         if path.is_file():
             return path
+    for directory in (Path(run), runs / run):
+        if directory.is_dir():
+            raise UsageError(
+                f"{directory} has no report.json: the run ended before its report; make one with: xverify sweep"
+            )
     raise UsageError(f"{run!r} is neither a report, nor a run's directory, nor the id of a run under {runs}")
 
 
@@ -435,6 +441,7 @@ def report_with(finding: str, run: str | None, runs: Path = RUNS) -> Path:
 
     Raises:
         UsageError: There is no such run, or no report holds that id.
+        DamagedFileError: The report of the named run is not JSON.
     """
     paths = [report_file(run, runs)] if run is not None else _newest_first(runs)
     all_ids: dict[str, None] = {}
@@ -444,6 +451,8 @@ def report_with(finding: str, run: str | None, runs: Path = RUNS) -> Path:
         if finding in ids:
             return path
         all_ids.update(dict.fromkeys(sorted(ids)))
+    if run is not None:
+        read_json(paths[0])  # A truncated report lacks ids for another reason, which this names.
     where = f"{paths[0]} has no" if run is not None else f"none of the runs under {runs} ({len(paths)}) has a"
     raise UsageError(f"{where} cause or finding {finding!r}{nearest(finding, all_ids)}")
 

@@ -380,16 +380,16 @@ def _witness(state: RunState, finding: Finding, call: Call, with_values: bool) -
 
 
 def legal_entries(contract: Contract, call: Call, outcome: Outcome) -> list[dict[str, Any]]:
-    """The wrong or flushed values of an outcome, each with its legal codes.
+    """The wrong values of an outcome, each with its legal codes.
 
-    If there are none, the values that differ from the first reading.
+    If there are none, the flushed values; if there are none of those, the values that differ from the first reading.
     """
     judged = judge(contract, call)
     legal, got = judged.legal, outcome.tensor
     comparison = compared(judged, outcome)
     if legal is None or got is None or comparison is None:
         return []
-    shown = comparison.wrong | comparison.flushed
+    shown = comparison.wrong if comparison.wrong.any() else comparison.flushed
     if not shown.any():
         shown = np.asarray(canonical(got.codes, got.dtype) != legal.codes(0))
     entries = []

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from xverify.core.codec import MOST_BYTES, read_json
 from xverify.core.errors import DamagedFileError
-from xverify.report.schema import SCHEMA, check, upgraded
+from xverify.report.schema import SCHEMA, check, check_causes, upgraded
 
 if TYPE_CHECKING:
     from xverify.engine.again import Again
@@ -35,6 +35,7 @@ def load(path: Path, limit: int = MOST_BYTES) -> dict[str, Any]:
     try:
         report = upgraded(data)
         check(report)
+        check_causes(report)
     except ValueError as error:
         raise DamagedFileError(f"{path}: {error}") from None
     loaded: dict[str, Any] = report

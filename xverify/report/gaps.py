@@ -62,7 +62,7 @@ def gaps(report: Report) -> list[Gap]:
             owner = _name(row, names), str(row.get("version", "")), row["contract"]
             rows[owner][tuple(row[name] for name in _CELL)].append(row)
     reported = _cells_of(report, [Verdict.WRONGLY_REJECTED])
-    found: list[Gap] = []
+    listed_gaps: list[Gap] = []
     for (name, version, edition), cells in sorted(rows.items()):
         kept = {
             key: _shown(listed, (name, *key) in reported) for key, listed in cells.items() if any(map(_tells, listed))
@@ -70,10 +70,10 @@ def gaps(report: Report) -> list[Gap]:
         for whole in (True, False):
             refused = [row for row, state in kept.values() if state == ("refused" if whole else "partly")]
             others = [row for row, state in kept.values() if state != ("refused" if whole else "partly")]
-            found += [
+            listed_gaps += [
                 _gap(name, version, edition, pattern, covered, whole) for pattern, covered in _patterns(refused, others)
             ]
-    return found
+    return listed_gaps
 
 
 def unreported(report: Report) -> list[CellRow]:

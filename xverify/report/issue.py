@@ -20,7 +20,7 @@ from xverify.report.formats.markdown import code, row, text
 from xverify.report.script import environment, oracle_of
 from xverify.report.short_script import Short, short_program
 from xverify.report.summary import Json
-from xverify.verify.cause_titles import some
+from xverify.verify.cause_titles import exact_number, some
 from xverify.verify.variants import setting_of, without_setting
 
 if TYPE_CHECKING:
@@ -237,15 +237,15 @@ def _is_hex(bits: str) -> bool:
 def _extent(case: Case) -> list[str]:
     """Count the affected values and calls, with types, conditions and paths."""
     finding = case.finding
-    cases = sum(one["cases"] for one in case.findings)
+    cases = sum(each["cases"] for each in case.findings)
     if not cases or (summary.on_texts(finding) and case.contradicts_itself):
         return []
-    values = sum(one["values"] for one in case.findings)
+    values = sum(each["values"] for each in case.findings)
     numbers = f"{summary.plural(values, 'value')} in " if values else ""
-    largest = max(one["max_ulp"] for one in case.findings)
+    largest = max(each["max_ulp"] for each in case.findings)
     if finding["verdict"] not in ("violation", "mixed"):
         distance = ""
-    elif any(one["max_ulp"] < 0 for one in case.findings):
+    elif any(each["max_ulp"] < 0 for each in case.findings):
         distance = "; some are NaN instead of a number, or a number instead of NaN"
     elif largest > 0:
         distance = f"; up to {summary.plural(largest, 'representable number')} from the nearest allowed result"
@@ -255,7 +255,7 @@ def _extent(case: Case) -> list[str]:
     affected = (types(case.cause) if case.cause is not None else "") or _types_of(finding)
     where = [*([f"Types of the input: {text(affected)}."] if affected else []), *_where(finding)]
     paths = sorted(
-        {path for one in case.findings for path in one["subject"].get("paths") or [one["subject"]["options"]]}
+        {path for each in case.findings for path in each["subject"].get("paths") or [each["subject"]["options"]]}
     )
     if not summary.on_texts(finding) and any(paths):
         where.append("Seen " + " and ".join(text(PATHS.get(path, f"with {path}")) for path in paths) + ".")
@@ -524,7 +524,7 @@ def title(case: Case) -> str:
     finding, who, types = case.finding, case.who, f" ({case.types})" if case.types else ""
     cause = case.cause
     if cause is not None and cause.kind == "validation":
-        clauses = dict.fromkeys(one["clause"].rpartition("/")[2].replace("-", " ") for one in case.findings)
+        clauses = dict.fromkeys(each["clause"].rpartition("/")[2].replace("-", " ") for each in case.findings)
         return f"{case.operator}: {who} computes calls that the text forbids ({some(list(clauses), 3)})"
     if cause is not None and cause.kind == "text" and cause.implementations:
         sentence = cause.title.partition(": ")[2]
@@ -577,7 +577,8 @@ def lead(case: Case) -> str:
     if case.cause is None or not case.cause.effect or case.finding["verdict"] != "violation":
         return _problem(case)
     error = _relative_error(case.finding)
-    return f"{case.cause.effect}{f' ({error})' if error else ''}. {_problem(case)}"
+    problem = _problem(case)
+    return f"{case.cause.effect}{f' ({error})' if error else ''}. {problem[:1].upper()}{problem[1:]}"
 
 
 def _relative_error(finding: Json) -> str:
@@ -585,7 +586,10 @@ def _relative_error(finding: Json) -> str:
     worst = 0.0
     for entry in finding["witness"]["legal"]:
         try:
-            got, due = float(entry["got_decimal"]), [float(result["decimal"]) for result in entry["legal"]]
+            got, *due = (
+                float(exact_number(decimal, finding["out_dtype"]))
+                for decimal in (entry["got_decimal"], *(result["decimal"] for result in entry["legal"]))
+            )
         except ValueError:
             return ""
         if not all(map(math.isfinite, (got, *due))) or not all(due):
@@ -623,7 +627,7 @@ def _problem(case: Case) -> str:
                 "meant would settle it."
             )
         case "conflict" if case.contradicts_itself:
-            return f"The document contradicts itself: {case.detail}. It cannot be implemented as it stands."
+            return f"The document contradicts itself: {case.detail}. Every implementation has to break one of its sentences."
         case "conflict":
             return (
                 "Both documents describe the same operator and allow the call below, but no result satisfies both. No "

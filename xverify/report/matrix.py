@@ -145,13 +145,13 @@ class _Grid:
 
     def field(self, contracts: Sequence[str], name: str) -> Field | None:
         """Count the causes of the worst severity. Without causes, give the worst status of the cells."""
-        found = {i: cause for contract in contracts for i, cause in self._causes[contract, name].items()}
-        new = [cause for cause in found.values() if not cause.first["known"]]
+        by_id = {i: cause for contract in contracts for i, cause in self._causes[contract, name].items()}
+        new = [cause for cause in by_id.values() if not cause.first["known"]]
         if new:
             worst = min((cause.severity for cause in new), key=lambda severity: severity.rank)
             return Field(f"{sum(c.severity == worst for c in new)} {_SEVERITIES[worst]}", worst.tone)
-        if found:
-            return Field(f"{len(found)} in ledger", "quiet")
+        if by_id:
+            return Field(f"{len(by_id)} in ledger", "quiet")
         entries = [self._entries[contract, name] for contract in contracts if (contract, name) in self._entries]
         if not entries:
             return None

@@ -13,6 +13,7 @@ from xverify.oracles.releases import OLD_YEARS, age_in_years
 from xverify.report import summary
 from xverify.report.causes import Cause
 from xverify.report.summary import Json
+from xverify.verify.cause_keys import is_in_house
 
 DOCUMENTS = "the documents"
 """Name of the row, and of the filter's choice, for causes in texts that no implementation is blamed for."""
@@ -98,11 +99,6 @@ def unblamed(report: Json, causes: Sequence[Cause]) -> list[str]:
     named = {name for cause in causes for name in subjects(cause)}
     workers = report["run"]["workers"]
     return [w["name"] for w in workers if w["calls"] and is_in_house(w) and w["name"] not in named]
-
-
-def is_in_house(worker: Json) -> bool:
-    """Return True for xverify's own kernels, which say nothing about how others read a text."""
-    return bool(worker.get("in_house", worker["name"].startswith("xverify-")))
 
 
 def _row(report: Json, name: str, worker: Json | None, counts: tuple[int, ...]) -> Row:

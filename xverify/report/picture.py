@@ -26,6 +26,7 @@ from xverify.core.dtypes import QUANTIZED, encode, integer_range, values
 from xverify.core.errors import DamagedFileError
 from xverify.report.summary import Json
 from xverify.verify.attribute import Zeros
+from xverify.verify.cause_titles import flat, operand_position
 
 FEWEST = 4
 """Fewest measured values that make a picture without a recipe."""
@@ -105,11 +106,11 @@ def _computed(finding: Json, role: str) -> _Series | None:
     """The recipe and the admitted readings on every code; None if they do not give the witness's own bits."""
     by = finding["attribution"]
     witness = finding["witness"]
-    place = witness["legal"][0]
+    entry = witness["legal"][0]
     if by is None:
         return None
     tensors = witness["call"]["tensors"]
-    fixed = {name: _element(tensor, place["index"], tensors[role], witness["call"]) for name, tensor in tensors.items()}
+    fixed = {name: _element(tensor, entry["index"], tensors[role], witness["call"]) for name, tensor in tensors.items()}
     if None in fixed.values():
         return None
     out = witness["got"]["tensor"]["dtype"]
@@ -129,18 +130,18 @@ def _computed(finding: Json, role: str) -> _Series | None:
     operands = Operands(codes, dtypes, out, codes[role].shape, options)
     named = range_lattice.by_name if role == "input" else readings.by_name
     mistake, _, reading = by["reading"].rpartition("@")
-    misread = _misread(mistake, operands, witness, place["index"]) if mistake else operands
+    misread = _misread(mistake, operands, witness, entry["index"]) if mistake else operands
     if misread is None:
         return None
-    admitted = dict.fromkeys(name for legal in place["legal"] for name in legal["readings"])
+    admitted = dict.fromkeys(name for legal in entry["legal"] for name in legal["readings"])
     with np.errstate(all="ignore"):
         due = [canonical(np.asarray(named(name).evaluate(operands)), out) for name in admitted]
         if reading == Zeros.name:
             got = np.zeros(misread.shape, code_dtype(out))
         else:
             got = canonical(np.asarray(named(reading).evaluate(misread)), out)
-    legal = {int(entry["hex"], 16) for entry in place["legal"]}
-    if int(got[0]) != int(place["got"], 16) or not {int(codes_of[0]) for codes_of in due} <= legal or not due:
+    legal = {int(result["hex"], 16) for result in entry["legal"]}
+    if int(got[0]) != int(entry["got"], 16) or not {int(codes_of[0]) for codes_of in due} <= legal or not due:
         return None
     numbers = values(out, got[1:])
     allowed = np.stack([values(out, codes_of[1:]) for codes_of in due])
@@ -156,17 +157,17 @@ def _computed(finding: Json, role: str) -> _Series | None:
 
 def _misread(mistake: str, right: Operands, witness: Json, index: Sequence[int]) -> Operands | None:
     """The operands with an indexing mistake; None if it does not show for one value of x after another."""
-    known = indexing.misindexing(mistake)
+    gather = indexing.misindexing(mistake)
     call = call_from_json(witness["call"], Path())
     axis = call.attributes.get("axis", 1)
     several = any(tensor.size > 1 for role, tensor in call.tensors.items() if role != "x")
     whole = linear_operands(call, right.output_dtype, int(axis) if several else None)
-    wrong = known.operands(call, whole)
+    wrong = gather.operands(call, whole)
     if wrong is not None and wrong.dtypes == whole.dtypes and _is_same(wrong, whole, "x"):
         codes = {role: _at(wrong, role, index) for role in wrong.codes}
         return replace(right, codes={**codes, "x": right.codes["x"]})
     tensors = {role: Tensor(right.dtypes[role], np.asarray(codes)) for role, codes in right.codes.items()}
-    return known.operands(replace(call, tensors=tensors, attributes={}), right)
+    return gather.operands(replace(call, tensors=tensors, attributes={}), right)
 
 
 def _at(operands: Operands, role: str, index: Sequence[int]) -> NDArray[Any]:
@@ -183,10 +184,10 @@ def _measured(finding: Json, role: str) -> _Series | None:
     witness = finding["witness"]
     x, out = witness["call"]["tensors"][role], witness["got"]["tensor"]["dtype"]
     rows = []
-    for place in witness["legal"]:
-        number = _values(x["dtype"], x["hex"][_flat(place["index"], x["shape"])])
-        got = _values(out, place["got"])
-        due = np.array([_values(out, legal["hex"]) for legal in place["legal"]])
+    for entry in witness["legal"]:
+        number = _values(x["dtype"], x["hex"][flat(entry["index"], x["shape"])])
+        got = _values(out, entry["got"])
+        due = np.array([_values(out, legal["hex"]) for legal in entry["legal"]])
         rows.append((number, got, float(_nearest(np.array(got), due))))
     rows.sort(key=lambda row: row[0])
     if len({row[0] for row in rows}) < FEWEST:
@@ -207,19 +208,8 @@ def _codes(dtype: str) -> NDArray[Any]:
 
 def _element(tensor: Json, index: Sequence[int], x: Json, call: Json) -> int | None:
     """The code that an operand has for one value of the result; None if the report does not tell."""
-    codes = tensor["hex"]
-    if len(codes) == 1:
-        return int(codes[0], 16)
-    if tensor["shape"] == x["shape"]:
-        return int(codes[_flat(index, x["shape"])], 16)
-    axis = call["attributes"].get("axis", 1)
-    if len(tensor["shape"]) == 1 and -len(index) <= axis < len(index) and len(codes) == x["shape"][axis]:
-        return int(codes[index[axis]], 16)
-    return None
-
-
-def _flat(index: Sequence[int], shape: Sequence[int]) -> int:
-    return int(np.ravel_multi_index(tuple(index), tuple(shape))) if shape else 0
+    position = operand_position(tensor, index, x["shape"], call["attributes"])
+    return None if position is None else int(tensor["hex"][position], 16)
 
 
 def _values(dtype: str, code: str) -> float:

@@ -73,6 +73,21 @@ def check(report: object) -> None:
         raise ValueError(f"the report is damaged: {sentence}")
 
 
+def check_causes(report: Mapping[str, Any]) -> None:
+    """Validate that each finding of a cause is in the report, which no rule of the schema can say.
+
+    Raises:
+        ValueError: One is not. The message is one sentence.
+    """
+    ids = {finding["id"] for finding in report["findings"]}
+    for cause in report["causes"]:
+        for identity in cause["findings"]:
+            if identity not in ids:
+                raise ValueError(
+                    f"the report is damaged: {cause['id']} names {identity!r}, and there is no such finding"
+                )
+
+
 def _kind(value: object) -> str:
     return next((kind for kind, types in _TYPES.items() if _is(value, kind, types)), type(value).__name__)
 
@@ -104,7 +119,7 @@ def errors(rule: Mapping[str, Any], value: Any, where: str) -> Iterator[str]:
     if "type" in rule:
         kinds = [rule["type"]] if isinstance(rule["type"], str) else rule["type"]
         if not any(_is(value, kind, _TYPES[kind]) for kind in kinds):
-            yield f"{where} is a {_kind(value)}, not {' or '.join(kinds)}"
+            yield f"{where} is of type {_kind(value)}, not {' or '.join(kinds)}"
             return
     if isinstance(value, dict):
         yield from _in_object(rule, value, where)

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from xverify.report import summary
-from xverify.report.overview import is_in_house, short_name
+from xverify.report.overview import short_name
 from xverify.report.summary import Answers, Json
+from xverify.verify.cause_keys import is_in_house
 
 NOBODY, CONTRADICTED, FOLLOWED, UNTESTED = "nobody follows", "contradicted", "followed", "not tested"
 """Standings of a sentence, in the order of the table."""
@@ -103,7 +104,7 @@ def _table(operator: str, editions: Sequence[Json], answers: Mapping[str, Answer
     named = [who for edition in editions for c in edition["clauses"] for who in _named(answers[c["id"]])]
     subjects = tuple(who for who in dict.fromkeys(named) if who not in in_house or who in departing)
     sentences = [_sentence(clause_name, rows, answers, subjects, order) for clause_name, rows in by_name.items()]
-    sentences.sort(key=lambda one: (STANDINGS.index(one.standing), -one.contradicting))
+    sentences.sort(key=lambda sentence: (STANDINGS.index(sentence.standing), -sentence.contradicting))
     return Table(operator, tuple(order), subjects, tuple(sentences))
 
 
@@ -168,10 +169,10 @@ def _marks(
 
 def ranges(editions: Sequence[str], order: Sequence[str]) -> str:
     """Join short names of editions, with runs of three or more as "10 to 21"."""
-    places = sorted(order.index(edition) for edition in dict.fromkeys(editions))
+    positions = sorted(order.index(edition) for edition in dict.fromkeys(editions))
     parts = []
-    for _, run in groupby(enumerate(places), key=lambda pair: pair[1] - pair[0]):
-        names = [order[place] for _, place in run]
+    for _, run in groupby(enumerate(positions), key=lambda pair: pair[1] - pair[0]):
+        names = [order[position] for _, position in run]
         parts += [f"{names[0]} to {names[-1]}"] if len(names) > 2 else names
     return ", ".join(parts)
 

@@ -317,8 +317,8 @@ def misreadings(
         return ()
     # Mistakes that agree on this call may differ on another, so each is compared with all calls.
     every = ((mistake, mistake.operands(most_wrong.call, operands)) for mistake in indexing.all_mistakes().values())
-    found = tuple(first_of(every, (most_wrong, *results)))
-    return tuple(sorted(found, key=_plainness)) if near else found
+    recipes = tuple(first_of(every, (most_wrong, *results)))
+    return tuple(sorted(recipes, key=_plainness)) if near else recipes
 
 
 def _sampled(
@@ -372,19 +372,19 @@ def matching(contract: Contract, results: Sequence[CheckedResult]) -> list[tuple
     right = [contract.operands(result.call) for result in results]
     parts = zip(results, places, strict=True)
     wanted = np.concatenate([canonical(r.got.codes, r.got.dtype).reshape(-1)[at] for r, at in parts])
-    found: list[tuple[Recipe, NDArray[np.bool_]]] = []
+    gives_some: list[tuple[Recipe, NDArray[np.bool_]]] = []
 
     def compare(recipes: Sequence[Recipe], recipe_readings: Sequence[Reading], operands: Sequence[Operands]) -> None:
         joined = _joined([lattice.taken(part, at) for part, at in zip(operands, places, strict=True)])
         for recipe, codes in zip(recipes, evaluated(recipe_readings, joined), strict=True):
             same = codes == wanted
             if same.any():
-                found.append((recipe, same))
+                gives_some.append((recipe, same))
 
     near = neighbours(contract, results[0].call)
     compare(near, near, right)
     if contract.domain.family == "range":
-        return found
+        return gives_some
     admitted = contract.readings(results[0].call)
     tried = tuple(dict.fromkeys((*admitted, *lattice.start(admitted)[:2])))
     for mistake in indexing.all_mistakes().values():
@@ -395,7 +395,7 @@ def matching(contract: Contract, results: Sequence[CheckedResult]) -> list[tuple
             if len({_types(part) for part in operands}) == 1:
                 simple = tuple(dict.fromkeys(r.simplified(operands[kept.index(True)]) for r in tried))
                 compare([Misread(mistake, reading) for reading in simple], simple, operands)
-    return found
+    return gives_some
 
 
 def _types(operands: Operands) -> tuple[tuple[str, str], ...]:

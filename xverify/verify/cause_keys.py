@@ -89,6 +89,11 @@ def family_in(finding: Json) -> str:
     return str(subject.get("family", subject["name"]))
 
 
+def is_in_house(worker: Json) -> bool:
+    """True for xverify's own kernels, which say nothing about how others read a text."""
+    return bool(worker.get("in_house", worker["name"].startswith("xverify-")))
+
+
 def clause_in(finding: Json) -> str:
     """The name of a finding's clause, which all editions that repeat the sentence share."""
     return str(finding["clause"]).rpartition("/")[2]

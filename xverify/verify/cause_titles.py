@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from xverify.core.dtypes import common_first
 from xverify.core.surroundings import in_words
@@ -202,39 +206,82 @@ def effect(finding: Json) -> str:
     x = tensors.get("x") or tensors.get("input")
     if x is None or "data" not in x:
         return ""
-    entry = max(witness["legal"], key=_error)
+    inside = [entry for entry in witness["legal"] if _is_inside(finding, x["data"][flat(entry["index"], x["shape"])])]
+    entry = max(inside or witness["legal"], key=_error)
     due = min(entry["legal"], key=lambda legal: _apart(entry["got_decimal"], legal["decimal"]))
     if entry["got"] == due["hex"]:
         return ""  # a legal value is wrong only beside others
-    got, legal = _pair(entry["got_decimal"], due["decimal"])
-    operands = [f"{x['dtype']} {_plain(x['data'][_flat(entry['index'], x['shape'])])}"]
+    out = str(finding["out_dtype"])
+    got, legal = _pair(exact_number(entry["got_decimal"], out), exact_number(due["decimal"], out))
+    operands = [f"{x['dtype']} {_plain(x['data'][flat(entry['index'], x['shape'])])}"]
     for role, name in (("scale", "scale"), ("zero_point", "zero point")):
         value = _parameter(tensors.get(role), entry["index"], x["shape"], witness["call"].get("attributes", {}))
         operands += [f"{name} {_plain(value)}"] if value is not None else []
     if "min_range" in tensors and all(len(tensors[role].get("data", ())) == 1 for role in ("min_range", "max_range")):
         operands.append(f"range {_plain(tensors['min_range']['data'][0])} to {_plain(tensors['max_range']['data'][0])}")
+    mode = witness["call"].get("attributes", {}).get("mode")
+    operands += [f"mode {mode}"] if mode else []
     head, *rest = operands
-    return f"{head}{' with ' if rest else ''}{', '.join(rest)} becomes {got} instead of {legal}"
+    in_type = "" if out in ("float32", "") else f" in {out}"
+    return f"{head}{' with ' if rest else ''}{', '.join(rest)} becomes {got} instead of {legal}{in_type}"
 
 
-def _flat(index: Sequence[int], shape: Sequence[int]) -> int:
-    flat = 0
-    for position, extent in zip(index, shape, strict=True):
-        flat = flat * extent + position
-    return flat
+_TERM_OF_X = re.compile(r"x (=|not|>=|<=|<) (\S+)")
+"""A condition on x in the name of a region."""
 
 
-def _parameter(tensor: Any, index: Sequence[int], shape: Sequence[int], attributes: Json) -> str | None:
-    """The scale or zero point of the value at an index; None if it is absent or its place is not plain."""
+def _is_inside(finding: Json, decimal: str) -> bool:
+    """True unless a value of x is outside the finding's region.
+
+    A witness may also hold values that are wrong for another reason, such as a flushed subnormal number.
+    """
+    number = _number(decimal)
+    conditions = {
+        "=": number.__eq__, "not": number.__ne__, ">=": number.__ge__, "<=": number.__le__, "<": number.__lt__,
+    }  # fmt: skip
+    terms = map(_TERM_OF_X.fullmatch, (finding.get("region") or {}).get("name", "").split(" & "))
+    return all(conditions[term[1]](_number(term[2])) for term in terms if term is not None)
+
+
+def flat(index: Sequence[int], shape: Sequence[int]) -> int:
+    """The position of a multi-index in row-major order."""
+    position = 0
+    for coordinate, extent in zip(index, shape, strict=True):
+        position = position * extent + coordinate
+    return position
+
+
+def operand_position(tensor: Json, index: Sequence[int], x_shape: Sequence[int], attributes: Json) -> int | None:
+    """The position in an operand of the element for one value of the result; None if the report does not tell.
+
+    Args:
+        tensor: The operand as a report holds it.
+        index: The index of the value.
+        x_shape: The shape of the input.
+        attributes: The attributes of the call.
+    """
+    if tensor["shape"] == x_shape:
+        return flat(index, x_shape)
+    if math.prod(tensor["shape"]) == 1:
+        return 0
+    axis = int(attributes.get("axis", 1))
+    axis += len(x_shape) if axis < 0 else 0
+    if len(tensor["shape"]) != 1 or not 0 <= axis < len(x_shape) or tensor["shape"][0] != x_shape[axis]:
+        return None
+    return index[axis]
+
+
+def _parameter(tensor: Any, index: Sequence[int], x_shape: Sequence[int], attributes: Json) -> str | None:
+    """The scale or zero point of the value at an index; None if it is absent or the report does not tell."""
     if tensor is None or "data" not in tensor:
         return None
-    if len(tensor["data"]) == 1:
-        return str(tensor["data"][0])
-    axis = int(attributes.get("axis", 1))
-    axis += len(shape) if axis < 0 else 0
-    if len(tensor["shape"]) != 1 or not 0 <= axis < len(shape) or tensor["shape"][0] != shape[axis]:
-        return None
-    return str(tensor["data"][index[axis]])
+    position = operand_position(tensor, index, x_shape, attributes)
+    return None if position is None else exact_number(tensor["data"][position], tensor["dtype"])
+
+
+def exact_number(decimal: str, dtype: str) -> str:
+    """The exact number, of which a report holds only the four digits that identify a float16."""
+    return repr(float(np.float16(decimal))) if dtype == "float16" else str(decimal)
 
 
 def _number(decimal: str) -> float:
@@ -268,8 +315,11 @@ def _plain(decimal: str) -> str:
 
 
 def _pair(got: str, due: str) -> tuple[str, str]:
-    """Two numbers in few digits, but enough to tell them apart."""
-    for digits in (5, 7, 9):
+    """Two numbers in few digits, but enough to tell them apart.
+
+    Numbers that five digits do not tell apart get nine: the last digit of fewer would exaggerate their distance.
+    """
+    for digits in (5, 9):
         a, b = f"{_number(got):.{digits}g}", f"{_number(due):.{digits}g}"
         if a != b:
             return a, b

@@ -23,6 +23,7 @@ from xverify.verify.cause_keys import (
     Json,
     clause_in,
     detail_in,
+    is_in_house,
     keys_of,
     operator_of,
     region_in,
@@ -60,7 +61,7 @@ def context(editions: Iterable[Json], workers: Iterable[Json], cells: Iterable[J
     return Context(
         {clause["id"]: clause for edition in editions for clause in edition["clauses"]},
         families,
-        frozenset(row["name"] for row in rows if row.get("in_house", row["name"].startswith("xverify-"))),
+        frozenset(row["name"] for row in rows if is_in_house(row)),
         {family: frozenset(dtypes) for family, dtypes in answered.items()},
     )
 
@@ -228,8 +229,8 @@ def _rank(key: CauseKey, group: Sequence[Json]) -> tuple[Any, ...]:
     is_special = bool(first["subject"]["options"]) or _is_in_graph(first)
     types = common_first(first["x_dtype"]), common_first(first["scale_dtype"])
     cells = sum(len(finding["cells"]) for finding in group)
-    known, verdict = key.standing.startswith("known"), Verdict(first["verdict"]).severity
-    return (known, severity(key, group).rank, verdict, is_special, *types, -cells, identity(key))
+    is_accepted, verdict = key.standing.startswith("known"), Verdict(first["verdict"]).severity
+    return (is_accepted, severity(key, group).rank, verdict, is_special, *types, -cells, identity(key))
 
 
 def _is_in_graph(finding: Json) -> bool:

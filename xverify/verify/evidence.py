@@ -304,19 +304,19 @@ def _elsewhere(evidence: Evidence, piece: Recipe, legal: Reading | None) -> Read
 
 def _in_pieces(evidence: Evidence, legal: Reading | None) -> Explained:
     """Several recipes, each for the wrong values of some calls or of a region."""
-    found: list[Explained] = []
+    pieces: list[Explained] = []
     left = evidence
-    while len(found) < MOST_RECIPES and left.wrong:
+    while len(pieces) < MOST_RECIPES and left.wrong:
         largest = _largest(left, legal)
         if largest is None:
             break
         piece, left = largest
-        found.append(piece)
-    if not found:
+        pieces.append(piece)
+    if not pieces:
         return Explained(None)
     if left.wrong:
-        found.append(Explained(None, None, left))
-    return replace(found[0], others=tuple(found[1:]))
+        pieces.append(Explained(None, None, left))
+    return replace(pieces[0], others=tuple(pieces[1:]))
 
 
 def _largest(evidence: Evidence, legal: Reading | None) -> tuple[Explained, Evidence] | None:

@@ -150,7 +150,7 @@ def focus(finding: Finding, contract: Contract, ask: Ask, ask_reference: Ask | N
     index = equivalence.first_difference(finding, judged, outcome, ask)
     if index is not None:
         return index
-    shown = comparison.wrong | comparison.flushed
+    shown = comparison.wrong if comparison.wrong.any() else comparison.flushed
     if not shown.any():
         shown = np.asarray(canonical(outcome.tensor.codes, outcome.tensor.dtype) != judged.legal.codes(0))
     return tuple(int(i) for i in np.unravel_index(int(np.argmax(shown)), shown.shape)) if shown.any() else nowhere

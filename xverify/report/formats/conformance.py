@@ -11,7 +11,7 @@ from xverify.report.formats.findings import editions_in_words, shortened
 from xverify.report.formats.markdown import code, row, text
 from xverify.report.gaps import Gap, gaps
 from xverify.report.summary import Json
-from xverify.verify.cause_keys import normalised
+from xverify.verify.cause_keys import is_in_house, normalised
 
 MOST_MESSAGE = 120
 """The largest number of characters of an implementation's message."""
@@ -93,7 +93,7 @@ def supports(report: Json) -> dict[tuple[str, str], Support]:
     """Return the support of each edition by each implementation that was asked, over all its paths."""
     rows: dict[tuple[str, str], dict[tuple[str, ...], list[Json]]] = defaultdict(lambda: defaultdict(list))
     left_open: set[tuple[str, ...]] = set()
-    in_house = {worker["name"] for worker in report["run"]["workers"] if _is_in_house(worker)}
+    in_house = {worker["name"] for worker in report["run"]["workers"] if is_in_house(worker)}
     for cell in report["coverage"]["cells"]:
         combination = tuple(cell[name] for name in _CELL)
         if cell["status"] != "unspecified":
@@ -105,10 +105,6 @@ def supports(report: Json) -> dict[tuple[str, str], Support]:
         for key, listed in rows.items()
     }
     return {key: _support(listed.values()) for key, listed in allowed.items() if listed}
-
-
-def _is_in_house(worker: Json) -> bool:
-    return bool(worker.get("in_house", worker["name"].startswith("xverify-")))
 
 
 def _support(combinations: Iterable[Sequence[Json]]) -> Support:

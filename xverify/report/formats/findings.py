@@ -59,13 +59,13 @@ def render(report: Json) -> str:
 
 def _head(report: Json, listed: Sequence[Cause]) -> list[str]:
     run, coverage = report["run"], report["coverage"]
-    asked = f"{summary.plural(coverage['cases'], 'call')} and {summary.plural(coverage['values'], 'value')}"
+    extent = f"{summary.plural(coverage['cases'], 'call')} and {summary.plural(coverage['values'], 'value')}"
     whole = "" if run["complete"] else " The run was interrupted: it covers only the calls made before that."
     how = f"seed {run['seed']}, {run['seconds']} s, {text(run['started'][:10])}"
     lines = [
         f"# {summary.plural(len(listed), 'cause')} of differences between implementations and their documents",
         "",
-        f"{summary.plural(len(report['findings']), 'finding')} in {asked}; {how}: {code(run['command'])}.{whole}",
+        f"{summary.plural(len(report['findings']), 'finding')} in {extent}; {how}: {code(run['command'])}.{whole}",
         "A cause is what one fix would remove. The worst come first. `xverify replay` with a cause's id asks again, after the",
         "command above has made a run.",
         "",
@@ -97,9 +97,10 @@ def _groups(report: Json, listed: Sequence[Cause]) -> dict[str, list[Cause]]:
 
 
 def _table(report: Json, listed: Sequence[Cause]) -> list[str]:
-    """Count the causes of each family by severity."""
+    """Count the causes of each family by severity. A family that answered no call has no row."""
     groups = _groups(report, listed)
-    families = dict.fromkeys([*groups, *_families(report).values()])
+    answering = [worker["name"] for worker in report["run"]["workers"] if worker["calls"]]
+    families = dict.fromkeys([*groups, *map(_families(report).__getitem__, answering)])
     lines = [
         row(["implementation", "release", *_LABELS.values()]),
         "| --- | --- |" + " ---: |" * len(_LABELS),
