@@ -14,7 +14,7 @@ from xverify.arithmetic.reading import Reading
 from xverify.contracts.model import Cell, Contract
 from xverify.core.call import Call, encode_call
 from xverify.engine.record import record
-from xverify.engine.state import SHRINK_SHARE, RunState
+from xverify.engine.state import RunState
 from xverify.strategies import simplest
 from xverify.strategies.disambiguate import cell_call, distinguishing_calls, simplified_for_cell
 from xverify.verify.findings import Subject
@@ -68,7 +68,7 @@ def remaining(state: RunState, cell: Cell, tally: CellTally) -> list[Reading]:
 
 def disambiguate(state: RunState) -> None:
     """Distinguish remaining readings within this phase's share of the budget."""
-    tell_apart(state, partial(state.out_of, 1 - SHRINK_SHARE))
+    tell_apart(state, partial(state.out_of, 1 - state.end_share))
 
 
 def tell_apart(state: RunState, limit: Callable[[], bool]) -> None:

@@ -20,7 +20,7 @@ from xverify.contracts.model import Contract
 from xverify.core.call import Call, Outcome, encode_call
 from xverify.engine.plan import derived_seed
 from xverify.engine.record import record
-from xverify.engine.state import FINAL_SHARE, SHRINK_SHARE, RunState
+from xverify.engine.state import FINAL_SHARE, RunState
 from xverify.strategies import build
 from xverify.strategies.equivalents import Twin, joined, twins
 from xverify.strategies.repair import Repair
@@ -74,7 +74,7 @@ class _Sent:
 
 def check_equivalences(state: RunState) -> None:
     """Compare calls with their twins within this phase's share of the budget."""
-    check(state, partial(state.out_of, 1 - SHRINK_SHARE - FINAL_SHARE / 2))
+    check(state, partial(state.out_of, 1 - state.end_share - FINAL_SHARE / 2))
 
 
 def check(state: RunState, limit: Callable[[], bool]) -> int:

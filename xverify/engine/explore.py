@@ -6,11 +6,11 @@ from functools import partial
 
 from xverify.engine.asking import ask
 from xverify.engine.plan import batches
-from xverify.engine.state import FINAL_SHARE, SHRINK_SHARE, RunState
+from xverify.engine.state import FINAL_SHARE, RunState
 
 
 def explore(state: RunState) -> None:
     """Send the planned calls of every contract."""
     options = state.options
     streams = {c.id: batches(c, options.seed, state.pool.surrounds(c)) for c in options.contracts}
-    ask(state, streams, partial(state.out_of, 1 - SHRINK_SHARE - FINAL_SHARE), options.cases)
+    ask(state, streams, partial(state.out_of, 1 - state.end_share - FINAL_SHARE), options.cases)

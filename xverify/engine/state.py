@@ -27,8 +27,8 @@ from xverify.verify.verdicts import Judged
 from xverify.workers.phase_timer import PhaseTimer
 from xverify.workers.pool import WorkerPool
 
-SHRINK_SHARE = 0.25
-"""Share of the budget that is kept for shrinking."""
+END_SHARE, END_SECONDS = 0.4, 30.0
+"""The largest share of the budget, and the most seconds, that are kept for conclusions and shrinking."""
 
 FINAL_SHARE = 0.1
 """Share of the budget for the two phases after exploring, half each: equivalences, and remaining readings."""
@@ -159,6 +159,11 @@ class RunState:
     def elapsed(self) -> float:
         """Seconds since the run began."""
         return time.monotonic() - self.clock_start
+
+    @property
+    def end_share(self) -> float:
+        """The share of the budget that is kept for conclusions and shrinking."""
+        return min(END_SHARE, END_SECONDS / self.options.budget) if self.options.budget else END_SHARE
 
     def out_of(self, share: float) -> bool:
         """True if that share of the budget is used up, or the run has ended at its first fault."""
