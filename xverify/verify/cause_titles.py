@@ -121,7 +121,7 @@ def _of_open(key: CauseKey, first: Json) -> str:
 
 
 def kills_allowed_calls(finding: Json) -> bool:
-    """True if a death was seen on an allowed call, or on the allowed call nearest to the one of the finding."""
+    """True if a death was seen on an allowed call, or on the allowed call nearest to it."""
     is_allowed = not detail_in(finding).startswith(("forbidden", "unspecified"))
     return is_allowed or finding.get("survives_without_breach") is False
 
@@ -194,10 +194,19 @@ def some(names: Sequence[str], most: int, conjunction: str = "and") -> str:
 # -- the effect in numbers ---------------------------------------------------------------------------------
 
 
-def effect(finding: Json) -> str:
+BY_A_FACTOR = 0.5
+"""The relative error from which a value counts as wrong by more than a factor: half of the due one, or less."""
+
+
+def effect(finding: Json, by_a_factor: bool = False) -> str:
     """A wrong value of the witness in plain numbers: "int8 -5 with scale 0.5 becomes 0 instead of -2.5".
 
-    Empty if the witness has no wrong values, or is in a file of its own.
+    Args:
+        finding: the finding whose witness is shown.
+        by_a_factor: True if some value of the cause is wrong by more than a factor. The witness is the plainest, not the worst.
+
+    Returns:
+        "" if the witness has no wrong values, or is in a file of its own.
     """
     witness = finding["witness"]
     if witness is None or not witness["legal"]:
@@ -223,7 +232,10 @@ def effect(finding: Json) -> str:
     operands += [f"mode {mode}"] if mode else []
     head, *rest = operands
     in_type = "" if out in ("float32", "") else f" in {out}"
-    return f"{head}{' with ' if rest else ''}{', '.join(rest)} becomes {got} instead of {legal}{in_type}"
+    wrong = f"{head}{' with ' if rest else ''}{', '.join(rest)} becomes {got} instead of {legal}{in_type}"
+    return (
+        wrong if not by_a_factor or _error(entry) >= BY_A_FACTOR else f"{wrong}; others are wrong by more than a factor"
+    )
 
 
 _TERM_OF_X = re.compile(r"x (=|not|>=|<=|<) (\S+)")
@@ -252,7 +264,7 @@ def flat(index: Sequence[int], shape: Sequence[int]) -> int:
 
 
 def operand_position(tensor: Json, index: Sequence[int], x_shape: Sequence[int], attributes: Json) -> int | None:
-    """The position in an operand of the element for one value of the result; None if the report does not tell.
+    """The position of an operand's element for one value of the result; None if the report does not tell.
 
     Args:
         tensor: The operand as a report holds it.

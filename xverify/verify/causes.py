@@ -186,7 +186,9 @@ def _entry(key: CauseKey, group: Sequence[Json], about: Context) -> dict[str, An
         "implementations": sorted(subjects),
         "documents": sorted({finding["contract"] for finding in group}),
         "title": cause_titles.title(key, group, about.answered.get(key.family, frozenset())),
-        "effect": cause_titles.effect(first) if key.kind == VALUES or key.mistake.startswith(NOBODY) else "",
+        "effect": cause_titles.effect(first, severity(key, group) is Severity.WRONG)
+        if key.kind == VALUES or key.mistake.startswith(NOBODY)
+        else "",
         "findings": [finding["id"] for finding in group],
         "x_dtypes": sorted(x_dtypes, key=common_first),
         "granularities": sorted(granularities, key=lambda g: (g not in _COMMONEST_FIRST, g)),

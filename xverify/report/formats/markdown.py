@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 
 from xverify.report import summary
+from xverify.report.causes import causes, sentence
 from xverify.report.changes import histories
 from xverify.report.characterisation import Characterised, characterise
 from xverify.report.summary import Json
@@ -16,9 +17,9 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~!&])")
 
 
 def render(report: Json) -> str:
-    """Return the whole report: a table for each operator, then the findings."""
+    """Return the whole report: the causes, a table for each operator, then the findings."""
     run, coverage = report["run"], report["coverage"]
-    lines = [f"# xverify: {summary.plural(len(report['findings']), 'finding')}", ""]
+    lines = [f"# xverify: {summary.plural(len(report['causes']), 'cause')}", ""]
     lines += [text(summary.headline(report)) + ".", ""]
     how = f"seed {run['seed']}, {run['seconds']} s, {text(run['started'])}"
     lines += [f"Run {code(run['id'])}, {how}: {code(run['command'])}", ""]
@@ -27,6 +28,7 @@ def render(report: Json) -> str:
         lines += ["**The run was interrupted. It covers only the calls made before that.**", ""]
     if left_out := run.get("left_out"):
         lines += [*(f"- {text(sentence)}" for sentence in left_out), ""]
+    lines += _causes(report)
     for operator, contracts in summary.operators(report).items():
         lines += _table(report, operator, contracts)
     lines += _histories(report)
@@ -43,6 +45,15 @@ def render(report: Json) -> str:
         "Everything on the coverage list was tested."
     ]
     return "\n".join(lines) + "\n"
+
+
+def _causes(report: Json) -> list[str]:
+    """List the causes, worst first, each with its findings below."""
+    lines = []
+    for cause in causes(report):
+        count = summary.plural(len(cause.findings), "finding")
+        lines.append(f"- **{text(cause.severity.words)}**: {text(sentence(cause))} ({code(cause.id)}, {count})")
+    return ["## Causes", "", *lines, ""] if lines else []
 
 
 def _table(report: Json, operator: str, contracts: list[str]) -> list[str]:
