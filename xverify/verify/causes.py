@@ -104,8 +104,9 @@ def grouped(findings: Sequence[Json], about: Context) -> dict[CauseKey, list[Jso
             joins = (
                 explained.get((key.family, key.standing, region_in(finding))) if key.mistake == UNEXPLAINED else None
             )
-            joined = joins or key
-            groups[same.get(joined, joined)].append(finding)
+            group = groups[same.get(joins or key, joins or key)]
+            if not group or group[-1] is not finding:  # two mistakes of a finding may be one
+                group.append(finding)
     for group in groups.values():
         group.sort(key=_order)
     return _with_texts(groups, about)
