@@ -301,7 +301,8 @@ def test_a_reading_names_its_stages_in_order() -> None:
 WORDS = {
     "ignored": "ignores the zero point", "wrap-int32": "int32 with wrap-around", "saturate-x": "saturates",
     "wrap-unsigned": "unsigned type", "truncated": "truncates", "saturated": "largest finite number",
-    "via-float32": "rounds the result to float32", "divide": "quotient by the scale", "reciprocal": "reciprocal",
+    "via-float32": "rounds the result to float32", "last-bit": "half of the last kept bit",
+    "divide": "quotient by the scale", "reciprocal": "reciprocal",
     "folded-always": "absent zero point",
     "folded": "x * scale - zero point * scale", "fused": "fused multiply-add", "flush-inputs": "subnormal scales",
     "flush-results": "subnormal products and results", "flush-products": "subnormal products",

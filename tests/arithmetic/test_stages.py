@@ -396,3 +396,15 @@ def test_what_has_no_number_warns_of_nothing() -> None:
             assert np.isnan(Stepwise(operation=operation).evaluate(none).view(np.float32)).all()
         for operation in ("multiply", "folded", "fused"):
             assert np.isnan(Stepwise(operation=operation).evaluate(zero).view(np.float32)).all()
+
+
+def test_a_cast_by_the_last_bit_truncates_even_numbers_and_rounds_odd_ones() -> None:
+    """The rest of a gap decides with an odd number only."""
+    numbers = np.array([1 + 0.9 * 2**-7, 1 + 1.5 * 2**-7, 1 + 1.4 * 2**-7, np.inf])
+    assert stages.finished(numbers, "bfloat16", "last-bit", "kept", "signed").tolist() == [
+        0x3F80,
+        0x3F82,
+        0x3F81,
+        0x7F80,
+    ]
+    assert stages.finished(numbers, "float16", "last-bit", "kept", "signed")[0] == 0x3C07

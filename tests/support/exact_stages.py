@@ -144,6 +144,8 @@ def finish(reading: Any, result: Value, out: str) -> int:
         code = toward_zero(out, result)
     elif reading.final == "saturated":
         code = saturated(out, result)
+    elif reading.final == "last-bit" and out == "bfloat16":
+        code = by_last_bit(result)
     else:
         code = round_to(out, rounded("float32", result) if reading.final == "via-float32" else result)
     value = decode(out, code)
@@ -152,6 +154,14 @@ def finish(reading: Any, result: Value, out: str) -> int:
     if reading.zero == "unsigned" and value == "-0":
         value = Fraction(0)
     return round_to(out, value)
+
+
+def by_last_bit(value: Value) -> int:
+    """The bfloat16 of a value's float32: an odd one is rounded up from half of the gap on, an even one is truncated."""
+    kept, dropped = divmod(round_to("float32", value), 1 << 16)
+    if value == "nan":
+        return round_to("bfloat16", value)
+    return kept + 1 if kept % 2 and dropped >= 1 << 15 else kept
 
 
 def toward_zero(dtype: str, value: Value) -> int:

@@ -77,6 +77,8 @@ def simplified(reading: Recipe, types: Types) -> Recipe:
 def _simplified(reading: StageOptions, types: Types) -> StageOptions:
     if reading.operation == "folded-always" and types.zero_point:
         return _simplified(replace(reading, operation="folded"), types)
+    if reading.final == "last-bit" and types.out != "bfloat16":
+        return _simplified(replace(reading, final="nearest"), types)
     if types.has_float_zero_point:
         return _with_float_zero_point(reading, types)
     out = types.out

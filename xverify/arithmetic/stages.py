@@ -18,6 +18,7 @@ from xverify.core.dtypes import FLOATS, INTEGERS, MIN_EXPONENT, SMALL_FLOATS, UN
 from xverify.core.rounding import (
     F64,
     cast,
+    cast_by_last_bit,
     cast_saturated,
     cast_toward_zero,
     difference_over,
@@ -40,7 +41,7 @@ Difference = Literal["exact", "float32", "output", "float16", "bfloat16"]
 ScaleCast = Literal["none", "output", "float32", "float16", "bfloat16"]
 Operation = Literal["multiply", "divide", "reciprocal", "folded", "fused", "folded-always"]
 Precision = Literal["once", "float32", "output", "float64", "float16", "bfloat16"]
-Final = Literal["nearest", "truncated", "saturated", "via-float32"]
+Final = Literal["nearest", "truncated", "saturated", "via-float32", "last-bit"]
 Subnormals = Literal["kept", "flush-results", "flush-products", "flush-inputs", "flush-all"]
 Zero = Literal["signed", "unsigned"]
 
@@ -68,6 +69,7 @@ _FINAL: dict[Final, str] = {
     "truncated": ", truncates the result",
     "saturated": ", takes the largest finite number for what overflows",
     "via-float32": ", rounds the result to float32 before it is cast",
+    "last-bit": ", casts float32 to bfloat16 by half of the last kept bit, so that it truncates even numbers",
 }
 _SUBNORMALS: dict[Subnormals, str] = {
     "kept": "",
@@ -380,6 +382,8 @@ def finished(numbers: F64, out: str, final: str, subnormals: str, zero: str) -> 
         codes = cast_toward_zero(numbers, out)
     elif final == "saturated":
         codes = cast_saturated(numbers, out)
+    elif final == "last-bit" and out == "bfloat16":
+        codes = cast_by_last_bit(numbers)
     else:
         codes = cast(to_dtype(numbers, "float32") if final == "via-float32" else numbers, out)
     sign = codes.dtype.type(1 << (8 * codes.dtype.itemsize - 1))

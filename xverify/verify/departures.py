@@ -111,6 +111,7 @@ _FINALS: Mapping[str, str] = {
     "truncated": "truncates the result",
     "saturated": "takes the largest finite number for what overflows",
     "via-float32": "rounds the result to float32 first",
+    "last-bit": "truncates even numbers in the cast to bfloat16",
 }
 _FLUSHES: Mapping[str, str] = {
     "kept": "keeps subnormals",
