@@ -115,7 +115,7 @@ def keys_of(finding: Json) -> Iterator[CauseKey]:
             else:
                 # A recipe of all values implies the region. A recipe of the wrong values only does not.
                 implied = mistake != UNEXPLAINED and not is_partly(detail)
-                yield key(mistake, "" if implied else re.sub(r"\d[\d.e+-]*", "N", region_in(finding)))
+                yield key(mistake, "" if implied else _region_key(finding))
     elif kind in ("crash", "hang"):
         yield key(abort_of(_message(finding)) or detail)
     elif kind == "refusal":
@@ -132,6 +132,17 @@ def keys_of(finding: Json) -> Iterator[CauseKey]:
         yield key(*_open(finding, detail))
     else:
         yield key(detail)
+
+
+_ON_TYPES = ("output ", "x of ", "scale of type ", "zero point of type ")
+"""The beginnings of terms of a region that are about types."""
+
+
+def _region_key(finding: Json) -> str:
+    """The terms of a finding's region without numbers, and without those on types: types do not tell causes apart."""
+    words = region_in(finding)
+    terms = finding["region"].get("name", words).split(" & ") if words else ()
+    return " & ".join(re.sub(r"\d[\d.e+-]*", "N", term) for term in terms if not term.startswith(_ON_TYPES))
 
 
 def _mistakes(finding: Json, detail: str) -> list[str]:
