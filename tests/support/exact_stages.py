@@ -157,7 +157,7 @@ def finish(reading: Any, result: Value, out: str) -> int:
 
 
 def by_last_bit(value: Value) -> int:
-    """The bfloat16 of a value's float32: an odd one is rounded up from half of the gap on, an even one is truncated."""
+    """The bfloat16 of a value's float32: odd ones are rounded up from a half on, even ones truncated."""
     kept, dropped = divmod(round_to("float32", value), 1 << 16)
     if value == "nan":
         return round_to("bfloat16", value)

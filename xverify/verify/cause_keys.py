@@ -139,7 +139,7 @@ _ON_TYPES = ("output ", "x of ", "scale of type ", "zero point of type ")
 
 
 def _region_key(finding: Json) -> str:
-    """The terms of a finding's region without numbers, and without those on types: types do not tell causes apart."""
+    """The terms of a finding's region without numbers, and without types, which tell no causes apart."""
     words = region_in(finding)
     terms = finding["region"].get("name", words).split(" & ") if words else ()
     return " & ".join(re.sub(r"\d[\d.e+-]*", "N", term) for term in terms if not term.startswith(_ON_TYPES))
