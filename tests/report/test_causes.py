@@ -183,6 +183,10 @@ def test_messages_are_compared_without_numbers_names_and_addresses() -> None:
         "killed by SIGABRT\nterminate called after throwing\n  what():  could not run {}\nFatal Python error: Aborted"
     )
     assert abort_of(abort.format("")) == "SIGABRT: could not run"
+    check = (
+        "killed by SIGABRT\nF a.cc:7] Must be non NULL\n*** Check failure stack trace: ***\n    @     0x7f1 (unknown)\n"
+    )
+    assert abort_of(check) == abort_of(f"{check}Extension modules: numpy, b\n") == "SIGABRT: F a.cc:] Must be non NULL"
     place = 'killed by SIGFPE\nStack (most recent call first):\n  File "a.py", line 1 in call\n  File "b.py", line 2 in execute'
     assert abort_of(place) == "SIGFPE: call, execute"
 

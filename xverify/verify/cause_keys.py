@@ -157,6 +157,9 @@ def _mistakes(finding: Json, detail: str) -> list[str]:
     if any(_changes_range(departure) for departure in departures):
         # The other stages of a range formula change the last places only, so they are no cause of their own.
         departures = [each for each in departures if each["stage"] == "subnormals" or _changes_range(each)]
+    elif any(departure["stage"] == "operation" for departure in departures):
+        # Another operation has other steps, and each of them is rounded.
+        departures = [each for each in departures if each["stage"] != "precision"]
     return list(dict.fromkeys(departure_token(departure) for departure in departures))
 
 
@@ -229,7 +232,8 @@ def refusal_of(message: str) -> str:
 
 
 _NOT_ABORT = re.compile(
-    r"(?m)^(?:killed by |Fatal Python error|Current thread|Thread |Stack \(|terminate called|PLEASE submit|INFO: |\s*File ).*$\n?"
+    r"(?m)^(?:killed by |Fatal Python error|Current thread|Thread |Stack \(|terminate called|PLEASE submit|INFO: |\s*File |"
+    r"Extension modules: |\s*@ +0x|\*\*\* Check failure).*$\n?"
     r"|^\s*what\(\): *"
 )
 """Lines and words of a crash's message that are not the abort's own."""

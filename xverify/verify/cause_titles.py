@@ -90,6 +90,13 @@ def _departure_words(mistake: str, group: Sequence[Json]) -> str:
     return ""
 
 
+def other_departures(mistake: str, finding: Json) -> list[str]:
+    """The words of a finding's departures besides the one that a mistake stands for, if it has that one."""
+    listed = (finding["attribution"] or {}).get("departures", ())
+    tokens = [departure_token(departure) for departure in listed]
+    return [departure["words"] for departure, token in zip(listed, tokens, strict=True) if token != mistake in tokens]
+
+
 def _recipe_words(finding: Json) -> str:
     by = finding["attribution"]
     return "" if by is None else str(by.get("words", by["reading"]))

@@ -28,6 +28,7 @@ from xverify.verify.cause_keys import (
     operator_of,
     region_in,
 )
+from xverify.verify.cause_titles import some
 
 NOBODY = "nobody:"
 """The beginning of the mistake of a sentence that no implementation follows."""
@@ -174,7 +175,6 @@ def identity(key: CauseKey) -> str:
 
 
 def _entry(key: CauseKey, group: Sequence[Json], about: Context) -> dict[str, Any]:
-    first = group[0]
     cells = [cell for finding in group for cell in finding["cells"]]
     x_dtypes = {cell["x_dtype"] for cell in cells} or {finding["x_dtype"] for finding in group if finding["x_dtype"]}
     granularities = {cell["granularity"] for cell in cells}
@@ -187,9 +187,7 @@ def _entry(key: CauseKey, group: Sequence[Json], about: Context) -> dict[str, An
         "implementations": sorted(subjects),
         "documents": sorted({finding["contract"] for finding in group}),
         "title": cause_titles.title(key, group, about.answered.get(key.family, frozenset())),
-        "effect": cause_titles.effect(first, severity(key, group) is Severity.WRONG)
-        if key.kind == VALUES or key.mistake.startswith(NOBODY)
-        else "",
+        "effect": _effect(key, group),
         "findings": [finding["id"] for finding in group],
         "x_dtypes": sorted(x_dtypes, key=common_first),
         "granularities": sorted(granularities, key=lambda g: (g not in _COMMONEST_FIRST, g)),
@@ -199,6 +197,15 @@ def _entry(key: CauseKey, group: Sequence[Json], about: Context) -> dict[str, An
         "cells": len({tuple(sorted(cell.items())) for cell in cells}),
         "max_ulp": -1 if min(largest) < 0 else max(largest),
     }
+
+
+def _effect(key: CauseKey, group: Sequence[Json]) -> str:
+    """A wrong value of a cause in numbers, with the other departures that it shows too; "" without one."""
+    if key.kind != VALUES and not key.mistake.startswith(NOBODY):
+        return ""
+    wrong = cause_titles.effect(group[0], severity(key, group) is Severity.WRONG)
+    others = [] if key.kind != VALUES else cause_titles.other_departures(key.mistake, group[0])
+    return f"{wrong}; there it also {some(others, len(others))}" if wrong and others else wrong
 
 
 def severity(key: CauseKey, group: Sequence[Json]) -> Severity:
@@ -246,4 +253,5 @@ def _order(finding: Json) -> tuple[Any, ...]:
     is_special = bool(finding["subject"]["options"]) or _is_in_graph(finding)
     types = common_first(finding["x_dtype"]), common_first(finding["scale_dtype"]), common_first(finding["out_dtype"])
     worst = Verdict(finding["verdict"]).severity, detail_in(finding).startswith(("forbidden:", "unspecified:"))
-    return (*worst, not explained, is_special, *types, -len(finding["cells"]), finding["id"])
+    several = len((finding["attribution"] or {}).get("departures", ()))
+    return (*worst, not explained, several, is_special, *types, -len(finding["cells"]), finding["id"])
