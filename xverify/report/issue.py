@@ -606,7 +606,7 @@ def _problem(case: Case) -> str:
     match finding["verdict"]:
         case "violation":
             return (
-                f"{who} returns results that its documentation does not allow. The documentation does not say how the formula "
+                f"{who} returns results that its specification does not allow. The specification does not say how the formula "
                 "is rounded, but no way of rounding gives these results. One of the allowed results below is expected."
             )
         case "mixed":
