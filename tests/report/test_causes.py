@@ -76,6 +76,7 @@ REFUSED = [finding("wrongly-rejected", f"{kind}:KeyError", message=f"no {kind} a
         ([*WRAPS, OTHER_EDITION], [["uint8", "int8", "int4", "int2"]]),
         (MISREAD, [["int8", "int4"]]),
         (IN_PART, [["int8"], ["int8"]]),
+        ([*IN_PART, finding("violation", "zeros", "int4", "zeros")], [["int8", "int8", "int4"]]),
         (of_types("violation", "types:{}:float32", "int2", "int8"), [["int8", "int2"]]),
         (of_details("violation", "result-type:float16:float32", "result-type:float16:bfloat16"), [["int8", "int8"]]),
         (of_details("violation", "result-type:float16:float32", "result-shape"), [["int8"], ["int8"]]),

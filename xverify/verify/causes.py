@@ -114,17 +114,18 @@ def grouped(findings: Sequence[Json], about: Context) -> dict[CauseKey, list[Jso
 
 
 def _same_mistakes(listed: Iterable[tuple[Json, Sequence[CauseKey]]]) -> dict[CauseKey, CauseKey]:
-    """Map a mistake with all parameters to the same mistake with one of them, or the other way round.
+    """Map mistakes to equal ones: in a region to anywhere, and of one parameter to all parameters.
 
-    Without a zero point the two cannot be told apart. If the mistake with all parameters has a cell with a zero point, both
-    parameters are wrong, and it stands for the others.
+    Without a zero point the latter two cannot be told apart. If the mistake with all parameters has a cell with a zero point,
+    both parameters are wrong, and it stands for the others.
     """
     wrong_zero_point: dict[CauseKey, bool] = {}
     for finding, keys in listed:
         has = any(cell.get("zero_point_dtype") for cell in finding["cells"])
         for key in keys:
             wrong_zero_point[key] = wrong_zero_point.get(key, False) or has
-    same: dict[CauseKey, CauseKey] = {}
+    explained = [key for key in wrong_zero_point if key.mistake != UNEXPLAINED]
+    same = {key: anywhere for key in explained if (anywhere := replace(key, region="")) in wrong_zero_point}
     for key in wrong_zero_point:
         for role in ("-scale", "-zero-point"):
             whole = replace(key, mistake=key.mistake.removesuffix(role))

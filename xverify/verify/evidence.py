@@ -286,6 +286,15 @@ def explained(evidence: Evidence, likely: Sequence[Misindexing] = (), thorough: 
     return _in_pieces(evidence, legal) if thorough else Explained(None)
 
 
+def explained_by(evidence: Evidence, likely: Sequence[Misindexing]) -> Explained | None:
+    """The first of some mistakes that gives every kept value of a cell; None if none does."""
+    kept = [seen for _, seen in (*evidence.wrong, *evidence.right, *evidence.probes)]
+    if not (evidence.wrong and likely):
+        return None
+    whole = attribute.misreadings(evidence.wrong[0][0].contract, kept, likely=likely, others=False)
+    return Explained(whole[0]) if whole else None
+
+
 def _elsewhere(evidence: Evidence, piece: Recipe, legal: Reading | None) -> Reading | None:
     """The reading that gives the values which a recipe of some wrong values does not give.
 
@@ -392,4 +401,4 @@ def attribution(explanation: Explained, values: int) -> Attribution | None:
     return Attribution(explanation.recipe.name, explanation.recipe.words, values, values, elsewhere)
 
 
-__all__ = ["Evidence", "Explained", "Misread", "attribution", "explained"]
+__all__ = ["Evidence", "Explained", "Misread", "attribution", "explained", "explained_by"]

@@ -13,9 +13,9 @@ from xverify.core.bits import canonical
 from xverify.core.call import Outcome
 from xverify.core.verdict import Verdict
 from xverify.verify import verdicts
-from xverify.verify.attribute import Misread, gives
+from xverify.verify.attribute import Misread, Zeros, gives
 from xverify.verify.compare import Comparison, max_ulp
-from xverify.verify.evidence import Evidence, Explained, explained
+from xverify.verify.evidence import Evidence, Explained, explained, explained_by
 from xverify.verify.findings import Discrepancy, Subject, witness_order
 from xverify.verify.ordinary import OrdinaryCalls
 from xverify.verify.shared_recipe import common
@@ -291,6 +291,9 @@ class Tally:
                 (commonest, _), *_ = mistakes[subject.name].most_common(1)
                 if by.recipe.mistake is not commonest:
                     every[index] = explained(tally.evidence, [commonest, by.recipe.mistake])
+            elif isinstance(by.recipe, Zeros):
+                likely = [mistake for mistake, _ in mistakes[subject.name].most_common(MOST_LIKELY)]
+                every[index] = explained_by(tally.evidence, likely) or by
         return every
 
     def _shared_recipes(self) -> dict[tuple[Subject, Cell], Reading | None]:
