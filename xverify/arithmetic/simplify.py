@@ -362,6 +362,9 @@ def _simpler_end(reading: StageOptions, types: Types) -> StageOptions:
             reading = _simpler_precision(replace(reading, precision="float32", final="nearest"), types)
     if reading.final == "truncated" and multiplies and _is_exact(reading, types):
         reading = _simpler_precision(replace(reading, final="nearest"), types)
+    # The cast by the last bit begins in float32, so a product that is too large is infinite there as well.
+    if reading.final == "last-bit" and multiplies and _is_exact(replace(reading, precision="float32"), types):
+        reading = _simpler_precision(replace(reading, final="nearest"), types)
     if reading.zero == "unsigned" and multiplies and _never_negative_zero(reading, types, scale):
         reading = replace(reading, zero="signed")
     return reading
