@@ -22,12 +22,6 @@ from xverify.verify.editions import by_formula
 from xverify.verify.findings import Finding, Subject
 from xverify.verify.legal import legal_set
 
-_URGENCY = (
-    "violation", "wrongly-rejected", "unreadable-result", "mixed", "conflict", "wrongly-accepted", "changed", "crash",
-    "hang", "ambiguity", "memory", "nondeterministic", "not-followed",
-)  # fmt: skip
-"""Verdicts in the order in which their witnesses are shrunk; the time may end before the last."""
-
 REPORT_SECONDS = 3.0
 """Seconds of the budget for sending the witnesses to other implementations, and for writing."""
 
@@ -86,7 +80,7 @@ def in_turn(state: RunState) -> list[Finding]:
 
     def order(finding: Finding) -> tuple[bool, bool, bool, int]:
         is_first_death = first_deaths.get(finding.key.subject) is finding
-        urgency = _URGENCY.index(finding.key.verdict)
+        urgency = finding.key.verdict.urgency
         return finding.standing.state == "known", not is_first_death, finding.id not in shown, urgency
 
     return sorted(findings, key=order)
