@@ -314,8 +314,8 @@ def quantize(
             # Clause: division-by-zero. A subnormal divisor may count as zero. Clause: subnormal.
             is_open |= np.abs(reading.divisor) < _SMALLEST_NORMAL
             quotient = reading.quotient()
+            sums: tuple[F64, ...] = (quotient,)
             if dtype in INTEGERS:
-                sums = (quotient,)
                 results: Iterable[NDArray[Any]] = (_integer_codes(quotient, offset, dtype),)
             else:
                 sums = tuple(_sums(reading, quotient, offset, dtype))
@@ -418,21 +418,26 @@ def _saturations(opset: int, dtype: str, attributes: Mapping[str, Any]) -> tuple
 
 
 def _sums(reading: _Reading, quotient: F64, offset: F64 | None, dtype: str) -> Iterator[F64]:
-    """Every reading of (x / y_scale) + y_zero_point in a float type, as numbers that a cast rounds. Clause: formula."""
-    if offset is None or not offset.any():
+    """Every reading of (x / y_scale) + y_zero_point in a float type, as numbers that a cast rounds.
+
+    Clauses: formula, float-sum, zero-sign.
+    """
+    zero = np.zeros(()) if offset is None else offset
+    rounded_first = np.asarray(_to_width(quotient, dtype) + zero)
+    if not zero.any():
         yield quotient
-        if offset is None or not np.signbit(offset).all():
-            rounded = _to_width(quotient, dtype)
-            # Only zeros differ.
-            yield np.where(rounded == 0.0, rounded + (0.0 if offset is None else offset), quotient)
+        if (np.signbit(quotient) & ~np.signbit(rounded_first)).any():
+            yield rounded_first
         return
-    # Rounding to odd keeps the side of every number that decides, so the sum is as good as exact.
+    # A quotient rounded to odd is on the same side of every number that decides, and so is its sum.
     exact = quotient if reading.precision else difference_over(reading.x, reading.divisor)
-    total = sum_to_odd(exact, offset, np.zeros_like(exact))
+    plain = np.asarray(exact + zero)
+    total = np.where(np.isfinite(plain) & (plain != 0.0), sum_to_odd(exact, zero, np.zeros_like(exact)), plain)
+    yield np.where(zero == 0.0, quotient, total)
     yield total
     if reading.precision:
         yield to_dtype(total, reading.precision)
-    yield _to_width(quotient, dtype) + offset
+    yield rounded_first
 
 
 def _float_codes(numbers: F64, dtype: str, saturation: Saturation) -> NDArray[Any]:
@@ -478,4 +483,4 @@ def _mantissa_bits(dtype: str) -> int:
 def _magnitudes(dtype: str) -> F64:
     """The finite values of the codes from 0 on, which rise."""
     numbers = values(dtype, np.arange(1 << (BITS[dtype] - 1), dtype=code_dtype(dtype)))
-    return numbers[np.isfinite(numbers)]
+    return np.asarray(numbers[np.isfinite(numbers)])
