@@ -113,8 +113,7 @@ def to_width(dtype: str, value: Value) -> Value:
     if isinstance(value, str):
         return value
     unit, steps = spacing(dtype)
-    while abs(value) >= 2 * steps * unit:
-        unit *= 2
+    unit *= 1 << (abs(value) // (2 * steps * unit)).bit_length()  # The power of two below the value has these steps.
     multiple = round(value / unit)
     return multiple * unit if multiple or value >= 0 else "-0"
 

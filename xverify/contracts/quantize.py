@@ -459,7 +459,7 @@ def _float_codes(numbers: F64, dtype: str, saturation: Saturation) -> NDArray[An
     if dtype.endswith("fnuz"):  # There is no negative zero.
         is_negative = is_negative & (codes != 0)
     codes = np.where(is_negative, codes | minus, codes)
-    return np.where(is_nan, codes.dtype.type(_NAN.get(dtype, 0)), codes)
+    return np.asarray(np.where(is_nan, codes.dtype.type(_NAN.get(dtype, 0)), codes))
 
 
 def _to_width(numbers: F64, dtype: str) -> F64:
