@@ -23,7 +23,7 @@ X, SCALE = tensor("float32", np.ones((2, 4))), tensor("float32", 1.0)
 def test_the_legal_codes_of_drawn_elements() -> None:
     counts = compare_drawn(4000, seed=1)
     assert counts["ambiguous"] > 100
-    assert counts["open"] > 100
+    assert counts["open"] > 20
 
 
 @pytest.mark.slow
@@ -74,13 +74,11 @@ def test_onnx_s_node_tests_are_legal(monkeypatch: pytest.MonkeyPatch) -> None:
         attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
         if "output_dtype" in attributes:
             attributes["output_dtype"] = np.dtype(helper.tensor_dtype_to_np_dtype(attributes["output_dtype"])).name
-        x, scale, zero_point = (
-            (plain(value) for value in (*inputs, None)[:3]) if len(inputs) < 3 else map(plain, inputs)
-        )
+        x, scale, *offsets = (plain(value) for value in inputs)
         due = plain(outputs[0])
         if x is None or scale is None or due is None:
             continue
-        zero_point = zero_point if len(inputs) > 2 else None
+        zero_point = offsets[0] if offsets else None
         judgement = judge(28, "", x, scale, zero_point, attributes)
         assert judgement.verdict == "allowed" or judgement.clauses[0].endswith("shape-1-zero-point"), name
         y = quantize(28, "", x, scale, zero_point, attributes)
