@@ -28,7 +28,7 @@ def test_the_legal_codes_of_drawn_elements() -> None:
 
 @pytest.mark.slow
 def test_the_legal_codes_of_many_drawn_elements() -> None:
-    assert compare_drawn(60_000, seed=2)["elements"] == 60_000
+    assert compare_drawn(30_000, seed=2)["elements"] == 30_000
 
 
 @pytest.mark.parametrize("dtype", EIGHT_BITS)
@@ -39,10 +39,9 @@ def test_every_tie_and_its_neighbours(dtype: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", EIGHT_BITS)
 def test_every_tie_with_many_scales_and_zero_points(dtype: str) -> None:
-    scales = [1.0, 2.0**-9, 3.0, -0.75, 201.0, 2.0**40]
     # The codes are odd and even numbers, the ends of the range, and NaN and an infinity of the float types.
-    compare_ties(dtype, scales, [0, 1, 2, 5, 0x7C, 0x7F, 0x80, 0xFF])
-    compare_ties(dtype, scales[:2], None)
+    compare_ties(dtype, [1.0, -0.75], [0, 1, 0x7C, 0x7F, 0x80, 0xFF])
+    compare_ties(dtype, [2.0**-9, 201.0], None)
 
 
 def test_the_zero_point_comes_after_the_rounding() -> None:
@@ -50,6 +49,23 @@ def test_the_zero_point_comes_after_the_rounding() -> None:
     y = quantize(21, "", x, SCALE, tensor("int8", 3), {})
     assert [codes.view(np.int8).tolist()[:6] for codes in y.alternatives] == [[3, 5, 5, 3, 127, -128]]
     assert y.open.tolist() == [False] * 6 + [True]
+
+
+@pytest.mark.parametrize(
+    ("opset", "dtype", "saturate", "legal"),
+    [
+        (23, "float8_e4m3fnuz", 1, {0x7F, 0x80}),
+        (24, "float8_e4m3fnuz", 1, {0x7F}),
+        (23, "float8_e5m2", 1, {0x7B}),
+        (23, "float8_e5m2", 0, {0x7C}),
+        (23, "float8_e4m3fn", 0, {0x7F}),
+        (23, "float4_e2m1fn", 0, {0x7}),
+    ],
+)
+def test_infinity_in_a_float_type(opset: int, dtype: str, saturate: int, legal: set[int]) -> None:
+    y = quantize(opset, "", tensor("float32", np.inf), SCALE, None, {"output_dtype": dtype, "saturate": saturate})
+    assert {int(codes) for codes in y.alternatives} == legal
+    assert not y.open
 
 
 def test_onnx_s_node_tests_are_legal(monkeypatch: pytest.MonkeyPatch) -> None:

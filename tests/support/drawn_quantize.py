@@ -100,16 +100,20 @@ def draw(rng: np.random.Generator, size: int) -> tuple[Node, Codes, Codes, Codes
     scale = choice(scales) if opset >= 23 else x if opset in (0, 19, 21) else "float32"
     precision = choice(("", "float32", "float16", "bfloat16")) if opset >= 23 else ""
     node = Node(opset, x, scale, y, precision, opset < 19 or bool(rng.random() < 0.7))
-    kind = rng.integers(5)
+    kind = rng.integers(6)
     if kind == 0:
         operands = [rng.integers(0, 1 << BITS[dtype], size) for dtype in (x, scale)]
     else:
-        exponents = rng.uniform(-140, 120, size) if kind == 1 else rng.uniform(-6, 6, size)
+        lowest, highest = {1: (-140, 120), 2: (-127, -117)}.get(int(kind), (-6, 6))
+        exponents = rng.uniform(lowest, highest, size)
         sizes = np.exp2(exponents) * rng.choice([-1, 1], size)
         divisors = _floats(scale, np.ceil(np.abs(sizes) * 100) if scale == "int32" else sizes)
         with np.errstate(all="ignore"):
             products = rng.choice(halves(y), size) * values(scale, divisors.astype(code_dtype(scale)))
-        near = _floats(x, np.nan_to_num(products)) + (rng.integers(-2, 3, size) if kind > 2 else 0)
+        products[0] = rng.choice([np.inf, -np.inf, 0.0, -0.0])
+        near = _floats(x, np.nan_to_num(products, posinf=np.inf, neginf=-np.inf)) + (
+            rng.integers(-2, 3, size) if kind > 3 else 0
+        )
         operands = [np.clip(near, 0, (1 << BITS[x]) - 1), divisors]
     offsets = rng.integers(0, 1 << BITS[y], size) if rng.random() < 0.7 else None
     if offsets is not None and y not in RANGES and rng.random() < 0.5:
@@ -118,11 +122,11 @@ def draw(rng: np.random.Generator, size: int) -> tuple[Node, Codes, Codes, Codes
 
 
 def compare_drawn(elements: int, seed: int) -> Counter[str]:
-    """Compare that many drawn elements, 400 to a node."""
+    """Compare that many drawn elements, 20 to a node."""
     rng = np.random.default_rng(seed)
     counts: Counter[str] = Counter()
     while counts["elements"] < elements:
-        counts += compare(*draw(rng, 400))
+        counts += compare(*draw(rng, 20))
         counts["nodes"] += 1
     return counts
 
