@@ -1,4 +1,4 @@
-"""QuantizeLinear as a neighbour: its legal codes against exact fractions, its clauses, and the nodes that it forbids."""
+"""QuantizeLinear as a neighbour: legal codes against exact fractions, clauses, and judged nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""QuantizeLinear nodes, drawn near ties and from random bits, compared element by element with exact fractions.
+"""Comparison of QuantizeLinear's legal codes with exact fractions.
+
+Elements are drawn near ties and from random bits.
 
 ``PYTHONPATH=.:tests/support python tests/support/drawn_quantize.py 1000000 1`` compares a million elements of seed 1.
 """
@@ -132,7 +134,7 @@ def compare_drawn(elements: int, seed: int) -> Counter[str]:
 
 
 def compare_ties(dtype: str, scales: list[float], zero_points: list[int] | None) -> Counter[str]:
-    """Compare every tie of a type, and its two neighbours in float32, under float32 scales of at most 8 bits.
+    """Compare every tie of a type, and its two neighbours in float32, under float32 scales.
 
     Args:
         dtype: The type of y.

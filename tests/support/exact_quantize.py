@@ -1,5 +1,6 @@
-"""QuantizeLinear of one element in rational numbers, written from the text, independent of the contract.
+"""QuantizeLinear of one element in rational numbers.
 
+It is written from the text, and is independent of the contract.
 Values are those of `exact`: a Fraction, or "-0", "inf", "-inf", "nan".
 """
 

@@ -385,9 +385,9 @@ def _readings(x: F64, divisor: F64, operand: str, scale: str, division_types: tu
 
 
 def _integer_codes(quotient: F64, offset: F64 | None, dtype: str) -> NDArray[Any]:
-    """The quotient rounded half to even, plus the zero point, saturated. Clauses: formula, rounding, saturation.
+    """The quotient rounded half to even, plus the zero point, saturated.
 
-    Infinity saturates, since it is above every bound.
+    Clauses: formula, rounding, saturation. Infinity saturates, since it is above every bound.
     """
     whole = np.rint(quotient)
     if offset is not None:
@@ -404,7 +404,9 @@ Saturation = Literal["all", "finite", "none"]
 
 
 def _saturations(opset: int, dtype: str, attributes: Mapping[str, Any]) -> tuple[Saturation, ...]:
-    """The conversions of numbers beyond the largest one. Clauses: saturate, float8-saturated, float8-overflow.
+    """The conversions of numbers beyond the largest one.
+
+    Clauses: saturate, saturate-float4, saturate-tables, float8-saturated, float8-overflow.
 
     "All cases are fully described in two tables inserted in the operator description", but only Cast has these tables. Before
     version 24, its first table has NaN for an infinity in a type without negative zero. The formula's own word is "saturate".
