@@ -290,7 +290,7 @@ def test_a_cell_names_each_type() -> None:
     )
 
 
-@pytest.mark.parametrize("version", onnx.VERSIONS)
+@pytest.mark.parametrize("version", VERSIONS)
 def test_the_clause_that_a_reading_contradicts(version: int) -> None:
     """From version 23 on, a sentence gives the type of the product. Another type contradicts it."""
     contract = contracts.get(f"{ONNX}{version}")
@@ -381,7 +381,7 @@ def restated(version: int, call: Call) -> tuple[set[str], set[str]]:
     return {name for name, yes in forbids.items() if yes}, {name for name, yes in opens.items() if yes}
 
 
-@pytest.mark.parametrize("version", onnx.VERSIONS)
+@pytest.mark.parametrize("version", VERSIONS)
 def test_the_judge_agrees_with_its_restatement(version: int) -> None:
     """The judge may stop at the first clause on shapes, but it names no clause that is missing here."""
     contract, rng = contracts.get(f"{ONNX}{version}"), np.random.default_rng(version)

@@ -142,6 +142,8 @@ def explain(
     types = {"x": x_dtype, "scale": scale_dtype, "zero_point": zero_point_dtype, "out": out_dtype}
     question = Question(x, scale, zero_point, low, high, mode, narrow_range, types)
     contract = select.contract_named(pattern or contracts.newest())
+    for sentence in contract.assumptions:
+        say(sentence)
     within = select.seconds(limit)
     oracles, left_out = ((), ()) if no_oracles else explaining.implementations(contract, names)
     explanation = explaining.explain(contract, *make_call(contract, question))

@@ -42,7 +42,7 @@ def contracts_named(patterns: Sequence[str]) -> tuple[tuple[Contract, ...], tupl
     """Resolve ids, glob patterns and Python files to editions; all built-in ones if there are no patterns.
 
     Returns:
-        The editions, and a sentence for each whose document cannot be read here.
+        The editions; and a sentence for each whose document cannot be read here, or has what the code does not know.
 
     Raises:
         UsageError: A pattern names nothing, a file defines no editions, or no named edition can be read.
@@ -54,6 +54,7 @@ def contracts_named(patterns: Sequence[str]) -> tuple[tuple[Contract, ...], tupl
             if chosen.get(contract.id, contract) is not contract:
                 raise UsageError(f"{pattern}: {contract.id} is defined by a file that was named before")
             chosen[contract.id] = contract
+            sentences.extend(contract.assumptions)
     if not chosen:
         raise UsageError(sentences[0])
     return tuple(chosen.values()), tuple(dict.fromkeys(sentences))
