@@ -25,7 +25,7 @@ from xverify.contracts.official_cases import onnx_node_tests
 from xverify.core.call import Call
 from xverify.core.errors import DocumentError
 
-VERSIONS = (10, 13, 19, 21, 23, 24, 25)
+VERSIONS = (10, 13, 19, 21, 23, 24, 25, 28)
 """The versions of the operator, up to the newest that has a contract."""
 
 _PATTERNS = {
