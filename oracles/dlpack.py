@@ -85,8 +85,8 @@ class Buffer(NamedTuple):
 def buffer_of(tensor: Tensor) -> Buffer:
     """The tensor in its layout.
 
-    Types of fewer than 8 bits are packed, so they are always contiguous. "misaligned" is aligned to the element only: C has no loads
-    from addresses below that.
+    Types of fewer than 8 bits are packed, so they are always contiguous. "misaligned" is aligned to the element only: C has no
+    loads from addresses below that.
     """
     dtype, shape, layout = tensor.dtype, tensor.shape, tensor.layout
     step = max(1, BITS[dtype] // 8)

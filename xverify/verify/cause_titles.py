@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from xverify.core.call import BITS
 from xverify.core.dtypes import common_first
 from xverify.core.surroundings import in_words
 from xverify.core.verdict import Verdict
