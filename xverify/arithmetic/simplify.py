@@ -21,6 +21,8 @@ _PRECISION = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8, "float
 
 _LARGEST = {
     "float4_e2m1fn": 6,
+    "float6_e2m3fn": 7.5,
+    "float6_e3m2fn": 28,
     "float8_e4m3fn": 448,
     "float8_e4m3fnuz": 240,
     "float8_e5m2": 57344,
@@ -58,7 +60,7 @@ class Types:
         if dtype in INTEGERS:
             low, high = integer_range(dtype)
             return low << -self.lowest, high << -self.lowest
-        largest = _LARGEST[dtype] << -self.lowest
+        largest = int(_LARGEST[dtype] * 2.0**-self.lowest)
         return -largest, largest
 
 

@@ -82,9 +82,9 @@ _NAMES = {
     "float8e5m2": "float8_e5m2",
     "float8e5m2fnuz": "float8_e5m2fnuz",
     "float8e8m0": "float8_e8m0fnu",
+    "float4e2m1": "float4_e2m1fn",
     "float6e2m3": "float6_e2m3fn",
     "float6e3m2": "float6_e3m2fn",
-    "float4e2m1": "float4_e2m1fn",
 }
 
 
