@@ -44,17 +44,35 @@ def oracles(names: tuple[str, ...], probe: bool) -> int:
 
 @click.command()
 @click.argument("pattern", required=False)
+@click.option(
+    "--diff",
+    "compared",
+    nargs=2,
+    metavar="A B",
+    help="Show the sentences, types and attributes that differ between two editions: ids, or versions of ONNX.",
+)
 @clear
-def contracts(pattern: str | None) -> int:
+def contracts(pattern: str | None, compared: tuple[str, str] | None) -> int:
     """List the editions. With PATTERN, print the types and clauses of those that match.
 
     PATTERN is an id, a glob such as 'ai.onnx/*', or a Python file with editions of your own.
 
     Exit codes: 0 listed, 2 no edition matches.
     """
+    from xverify.contracts.differences import in_lines
+    from xverify.core.errors import UsageError
     from xverify.engine import select
     from xverify.report.listing import print_contract, print_contracts
 
+    if compared:
+        if pattern:
+            raise UsageError("--diff takes two editions; leave PATTERN out")
+        both = (f"ai.onnx/DequantizeLinear-{name}" if name.isdecimal() else name for name in compared)
+        first, second = map(select.contract_named, both)
+        click.echo("\n".join(in_lines(first, second)))
+        for sentence in (*first.assumptions, *second.assumptions):
+            say(sentence)
+        return PASS
     console = console_of_output()
     named, unread = select.contracts_named([pattern] if pattern else [])
     if pattern:

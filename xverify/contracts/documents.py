@@ -138,11 +138,11 @@ class Schema:
         parts |= {f"attribute {name}": text for name, text in self.attributes.items()}
         parts |= {f"input {name}": text for name, _, text, _ in self.inputs}
         parts |= {f"output {name}": text for name, _, text in self.outputs}
-        parts |= {f"types {name}": text for name, text in self.type_texts.items()}
-        optional = [f"input {name}" for name, _, _, is_optional in self.inputs if is_optional]
+        parts |= {f"type {name}": text for name, text in self.type_texts.items()}
+        optional = tuple(name for name, _, _, is_optional in self.inputs if is_optional)
         names = [*(name for name, *_ in self.inputs), *(name for name, *_ in self.outputs)]
         lists = {f"types of {name}": self.types_of(name) for name in names}
-        lists |= {"attributes": tuple(self.attributes), "optional": tuple(optional)}
+        lists |= {"attributes": tuple(self.attributes), "optional inputs": optional}
         return Wording(lists, {name: sentences(text) for name, text in parts.items()})
 
     def sentence(self, pattern: str) -> str:
