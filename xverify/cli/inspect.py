@@ -87,7 +87,10 @@ def contracts(pattern: str | None, compared: tuple[str, str] | None) -> int:
 
 @click.command()
 @click.option(
-    "--contract", "pattern", metavar="ID|FILE", help="Edition to explain.  [default: the newest ONNX edition]"
+    "--contract",
+    "pattern",
+    metavar="ID|FILE",
+    help="Edition to explain.  [default: the newest ONNX edition that onnxruntime has, or the newest for other types]",
 )
 @click.option("--x", required=True, metavar="NUMBER", help="Quantized value: 218, -3, or its code as bits:0xda.")
 @click.option("--scale", metavar="NUMBER", help="Scale: 0.1, 1e-3, 0x1.ec2efap+2, bits:0x3f800000, nan, inf, -0.0.")
@@ -159,7 +162,9 @@ def explain(
 
     types = {"x": x_dtype, "scale": scale_dtype, "zero_point": zero_point_dtype, "out": out_dtype}
     question = Question(x, scale, zero_point, low, high, mode, narrow_range, types)
-    contract = select.contract_named(pattern or contracts.newest())
+    contract = select.contract_named(pattern or contracts.newest_run())
+    if not pattern and x_dtype not in ("", *contract.domain.x_dtypes):
+        contract = select.contract_named(contracts.newest())
     for sentence in contract.assumptions:
         say(sentence)
     within = select.seconds(limit)

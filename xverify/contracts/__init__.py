@@ -20,7 +20,7 @@ from xverify.contracts import (
     pytorch,
     tensorflow,
 )
-from xverify.contracts.documents import onednn_release
+from xverify.contracts.documents import onednn_release, schemas
 from xverify.contracts.external import blamed_file
 from xverify.contracts.model import Contract
 from xverify.core.errors import ContractFileError, DocumentError, UnknownEditionError
@@ -103,6 +103,15 @@ def ids() -> tuple[str, ...]:
 def newest() -> str:
     """The edition to use when the user names none: the newest ONNX version."""
     return tuple(_family("ai.onnx"))[-1]
+
+
+def newest_run() -> str:
+    """The newest ONNX edition that the installed onnxruntime also has, or the newest if it has none."""
+    try:
+        theirs = schemas("onnxruntime")
+    except DocumentError:
+        return newest()
+    return next((i for i in reversed(_family("ai.onnx")) if onnx.key(i) in theirs), newest())
 
 
 def matching(pattern: str) -> tuple[str, ...]:
@@ -204,6 +213,7 @@ __all__ = [
     "matching",
     "neighbours",
     "newest",
+    "newest_run",
     "of_onednn",
     "rivals",
     "shipped",

@@ -265,6 +265,11 @@ def editions() -> Mapping[str, Callable[[], Contract]]:
     return {f"{_NAME}-{version}": partial(contract, version) for version in listed}
 
 
+def key(identity: str) -> tuple[str, str, int]:
+    """The key of an edition among schemas."""
+    return "", "DequantizeLinear", int(identity.rpartition("-")[2])
+
+
 def missing(identity: str) -> int | None:
     """The version of an edition that there is, but that the installed onnx is too old to have; else None."""
     name, _, version = identity.rpartition("-")
@@ -338,10 +343,9 @@ def carried(identity: str, distribution: str, python: str) -> bool:
     Raises:
         DocumentError: The package of that Python does not answer.
     """
-    version = int(identity.rpartition("-")[2])
     try:
-        return ("", "DequantizeLinear", version) in schemas(distribution, python)
+        return key(identity) in schemas(distribution, python)
     except DocumentError:
         if distribution != "onnxruntime":
             raise
-        return version <= newest_opset(python)
+        return key(identity)[2] <= newest_opset(python)
