@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Literal
 
@@ -183,7 +183,7 @@ class Contract:
     """The contradictions inside the document itself."""
     official_cases: Callable[[], tuple[OfficialCase, ...]] = tuple
     """The calls whose results the document states. They are part of it: see `due`."""
-    wording: Callable[[], Wording] | None = None
+    wording: Callable[[], Wording] | None = field(default=None, repr=False)
     """The whole text. None if only the clauses are quoted from the document."""
     assumptions: tuple[str, ...] = ()
     """Sentences on what the document has and the code does not know, and what is assumed instead."""

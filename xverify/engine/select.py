@@ -232,6 +232,18 @@ def reference_named(name: str, kernel: Oracle, say: Say = unsaid) -> Oracle:
         raise UsageError(str(error)) from None
 
 
+def editions_by_default(like: str = "") -> tuple[str, ...]:
+    """The edition of a gate whose user names none: ONNX's newest.
+
+    Frameworks refuse opsets that are newer than they. So a kernel like a framework gets the newest edition that onnxruntime has.
+
+    Args:
+        like: The name or TARGET of the implementation to match, "" for none.
+    """
+    framework = all_oracles().get(re.split("[:=@]", like, maxsplit=1)[0])
+    return (contracts.newest() if framework is None or framework.in_house else contracts.newest_run(),)
+
+
 def is_target(name: str) -> bool:
     """True if a name is that of a user's kernel: a file or a module, a colon, and a function."""
     return ":" in name and re.split("[:=@]", name, maxsplit=1)[0] not in all_oracles()
