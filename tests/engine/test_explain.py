@@ -333,7 +333,7 @@ def test_all_names_every_reading_and_otherwise_few_are():
             ["--x", "3", "--scale", "1", "--out-dtype", "float16", "--contract", "ai.onnx/DequantizeLinear-13"],
             "no attribute for the output's type: here it is float32, not float16",
         ),
-        (["--x", "3", "--scale", "1", "--contract", "ai.onnx/*"], "names 7 editions, and one is wanted here"),
+        (["--x", "3", "--scale", "1", "--contract", "ai.onnx/*"], "editions, and one is wanted here"),
         (["--x", "3", "--scale", "1", "--contract", "acme/X-1"], "no contract matches 'acme/X-1'"),
         (["--x", "3", "--scale", "1", "--oracle", "onnxruntim"], "did you mean onnxruntime?"),
         (["--x", "3", "--scale", "1", "--limit", "soon"], "a time is a number above zero"),

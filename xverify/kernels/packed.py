@@ -39,7 +39,7 @@ def dequantize_packed(
     block_size: int | None = None,
     out_dtype: DTypeLike | None = None,
     out: Array | None = None,
-    contract: str = "ai.onnx/DequantizeLinear-28",
+    contract: str = "ai.onnx/DequantizeLinear",
     backend: str | None = None,
 ) -> Array:
     """`xverify.dequantize_linear` of packed codes.

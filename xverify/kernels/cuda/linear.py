@@ -34,7 +34,7 @@ def dequantize_linear(
     block_size: int | None = None,
     out_dtype: DTypeLike | None = None,
     out: Any = None,
-    contract: str = "ai.onnx/DequantizeLinear-28",
+    contract: str = "ai.onnx/DequantizeLinear",
     stream: Any = None,
     x_dtype: DTypeLike | None = None,
     scale_dtype: DTypeLike | None = None,
@@ -81,7 +81,7 @@ def dequantize_packed(
     block_size: int | None = None,
     out_dtype: DTypeLike | None = None,
     out: Any = None,
-    contract: str = "ai.onnx/DequantizeLinear-28",
+    contract: str = "ai.onnx/DequantizeLinear",
     stream: Any = None,
     scale_dtype: DTypeLike | None = None,
 ) -> Any:
