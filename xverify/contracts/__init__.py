@@ -111,7 +111,7 @@ def newest_run() -> str:
         theirs = schemas("onnxruntime")
     except DocumentError:
         return newest()
-    return next((i for i in reversed(_family("ai.onnx")) if onnx.key(i) in theirs), newest())
+    return next((i for i in reversed(tuple(_family("ai.onnx"))) if onnx.key(i) in theirs), newest())
 
 
 def matching(pattern: str) -> tuple[str, ...]:
