@@ -279,11 +279,11 @@ def _held(
         oracle = _oracle(kernel)
     else:
         raise UsageError(f"a kernel is a TARGET or a function, not {type(kernel).__name__}")
-    named, unread = select.contracts_named(patterns or select.editions_by_default(like or ""))
+    reference = select.reference_named(like, oracle) if like else None
+    named, unread = select.contracts_named(patterns or (select.edition_by_default(reference),))
     taken, left_out = select.taken_by(oracle, named)
     for sentence in (*unread, *left_out):
         warnings.warn(sentence, stacklevel=3)
-    reference = select.reference_named(like, oracle) if like else None
     if reference is not None:
         taken, not_matched = select.matched_by(reference, taken)
         for sentence in not_matched:

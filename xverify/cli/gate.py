@@ -161,10 +161,10 @@ def gate(
     limit = select.seconds(budget, LEAST_SECONDS)
     target = select.KERNEL if target is None else target
     kernel = select.kernel_under_test(target, strict)
-    held_to, unread = select.contracts_named(patterns or select.editions_by_default(like_name or ""))
+    reference = select.reference_named(like_name, kernel, say) if like_name else None
+    held_to, unread = select.contracts_named(patterns or (select.edition_by_default(reference),))
     held_to, not_taken = select.taken_by(kernel, held_to)
     left_out = (*unread, *not_taken)
-    reference = select.reference_named(like_name, kernel, say) if like_name else None
     if reference is not None:
         held_to, not_matched = select.matched_by(reference, held_to)
         left_out += not_matched

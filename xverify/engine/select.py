@@ -232,16 +232,16 @@ def reference_named(name: str, kernel: Oracle, say: Say = unsaid) -> Oracle:
         raise UsageError(str(error)) from None
 
 
-def editions_by_default(like: str = "") -> tuple[str, ...]:
-    """The edition of a gate whose user names none: ONNX's newest.
+def edition_by_default(oracle: Oracle | None = None) -> str:
+    """The id of the edition to use when the user names none: ONNX's newest.
 
-    Frameworks refuse opsets that are newer than they. So a kernel like a framework gets the newest edition that onnxruntime has.
+    Frameworks refuse opsets that are newer than they. They get the newest edition that onnxruntime has.
 
     Args:
-        like: The name or TARGET of the implementation to match, "" for none.
+        oracle: The implementation that answers, or that the kernel has to match.
     """
-    framework = all_oracles().get(re.split("[:=@]", like, maxsplit=1)[0])
-    return (contracts.newest() if framework is None or framework.in_house else contracts.newest_run(),)
+    is_framework = oracle is not None and oracle.role != "kernel" and not oracle.in_house
+    return contracts.newest_run() if is_framework else contracts.newest()
 
 
 def is_target(name: str) -> bool:
