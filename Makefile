@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 BUDGET ?= 60s
-SUB_BYTE := int4,uint4,float4_e2m1fn,int2,uint2
+SUB_BYTE := float6_e2m3fn,float6_e3m2fn,int4,uint4,float4_e2m1fn,int2,uint2
 
 .PHONY: setup lint format docs wheel test test-slow test-all gate gate-numba gate-cuda-on-cpu nvrtc sweep findings bench detection alarms mutants frozen clean
 
@@ -57,7 +57,7 @@ test-slow: setup
 test-all: setup
 	$(PYTEST) -m 'slow or not slow'
 
-# The in-house kernel under the gate: the whole domain, then packed codes of 4 and 2 bits.
+# The in-house kernel under the gate: the whole domain, then packed codes of fewer than 8 bits.
 gate: setup
 	$(BIN)/xverify gate --contract '*' --walk-only --budget 300s
 	$(BIN)/xverify gate --kernel xverify-numpy:packed --x-dtypes $(SUB_BYTE) --walk-only --budget 300s

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+from math import gcd
 from typing import Any, Dict, Iterable, List, Mapping, Tuple
 
 import numpy as np
@@ -101,12 +102,15 @@ def shares_memory(result: Any, others: Iterable[Array]) -> bool:
 
 
 def pack(codes: Array, bits: int) -> Array:
-    """Codes of ``bits`` (8, 4 or 2) bits as packed bytes in C order, low bits first."""
+    """Codes of ``bits`` (8, 6, 4 or 2) bits as packed bytes in C order, low bits first. Four codes of 6 bits fill 3 bytes."""
     flat = np.asarray(codes, order="C").reshape(-1)
     if bits == 8:
         return flat
-    per_byte = 8 // bits
-    padded = np.zeros(-(-flat.size // per_byte) * per_byte, np.uint8)
+    in_group = 8 // gcd(bits, 8)
+    word = np.dtype(np.uint8 if bits * in_group == 8 else "<u4")
+    padded = np.zeros(-(-flat.size // in_group) * in_group, word)
     padded[: flat.size] = flat
-    shifts = np.arange(per_byte, dtype=np.uint8) * np.uint8(bits)
-    return np.bitwise_or.reduce(padded.reshape(-1, per_byte) << shifts, axis=1)
+    shifts = np.arange(in_group, dtype=word) * word.type(bits)
+    words = np.bitwise_or.reduce(padded.reshape(-1, in_group) << shifts, axis=1).astype(word)
+    of_group = words.view(np.uint8).reshape(-1, word.itemsize)[:, : bits * in_group // 8]
+    return of_group.reshape(-1)[: -(-flat.size * bits // 8)]

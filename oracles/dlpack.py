@@ -14,7 +14,8 @@ CPU = 1
 
 TYPE_CODES = {
     "int": 0, "uint": 1, "float": 2, "bfloat": 4, "float8_e4m3fn": 10, "float8_e4m3fnuz": 11, "float8_e5m2": 12,
-    "float8_e5m2fnuz": 13, "float8_e8m0fnu": 14, "float4_e2m1fn": 17,
+    "float8_e5m2fnuz": 13, "float8_e8m0fnu": 14, "float6_e2m3fn": 15, "float6_e3m2fn": 16,
+    "float4_e2m1fn": 17,
 }  # fmt: skip
 """DLPack's code of a dtype, by its name, or by its name without the width."""
 
@@ -84,8 +85,8 @@ class Buffer(NamedTuple):
 def buffer_of(tensor: Tensor) -> Buffer:
     """The tensor in its layout.
 
-    Types of 4 and 2 bits are packed, so they are always contiguous. "misaligned" is aligned to the element only: C has no loads
-    from addresses below that.
+    Types of fewer than 8 bits are packed, so they are always contiguous. "misaligned" is aligned to the element only: C has no
+    loads from addresses below that.
     """
     dtype, shape, layout = tensor.dtype, tensor.shape, tensor.layout
     step = max(1, BITS[dtype] // 8)
@@ -131,6 +132,6 @@ def tensor_of(buffer: Buffer, content: bytes) -> Tensor:
     bits = BITS[buffer.dtype]
     if bits >= 8:
         return Tensor(buffer.dtype, np.frombuffer(content, code_dtype(buffer.dtype)).reshape(buffer.shape))
-    shifts = np.arange(0, 8, bits, dtype=np.uint8)
-    codes: Any = (np.frombuffer(content, np.uint8)[:, None] >> shifts) & np.uint8((1 << bits) - 1)
-    return Tensor(buffer.dtype, codes.reshape(-1)[: int(np.prod(buffer.shape))].reshape(buffer.shape))
+    each = np.unpackbits(np.frombuffer(content, np.uint8), count=int(np.prod(buffer.shape)) * bits, bitorder="little")
+    codes: Any = np.packbits(each.reshape(-1, bits), axis=1, bitorder="little")
+    return Tensor(buffer.dtype, codes.reshape(buffer.shape))

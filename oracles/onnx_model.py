@@ -26,6 +26,8 @@ _NAMES = {
     "float64": "DOUBLE",
     "float8_e8m0fnu": "FLOAT8E8M0",
     "float4_e2m1fn": "FLOAT4E2M1",
+    "float6_e2m3fn": "FLOAT6E2M3",
+    "float6_e3m2fn": "FLOAT6E3M2",
 }
 
 ROLES = ("x", "scale", "zero_point")

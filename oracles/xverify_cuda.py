@@ -1,6 +1,6 @@
 """The in-house CUDA kernels (`xverify.kernels.cuda`) on the first device, with arrays copied there.
 
-With the option ``packed`` (``xverify-cuda:packed``) ONNX's calls on 4- and 2-bit types use ``dequantize_packed``.
+With the option ``packed`` (``xverify-cuda:packed``) ONNX's calls on types of fewer than 8 bits use ``dequantize_packed``.
 """
 
 from __future__ import annotations

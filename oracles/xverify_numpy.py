@@ -1,6 +1,6 @@
 """The in-house kernels: `xverify.dequantize_linear` and its sisters, with NumPy and with Numba.
 
-With the option ``packed`` (``xverify-numba:packed``) ONNX's calls on 4- and 2-bit types use `xverify.dequantize_packed`.
+With the option ``packed`` (``xverify-numba:packed``) ONNX's calls on types of fewer than 8 bits use `xverify.dequantize_packed`.
 """
 
 from __future__ import annotations

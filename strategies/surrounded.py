@@ -91,14 +91,20 @@ def _several(rng: np.random.Generator) -> int:
     return 0 if drawn < _NOT_MOVED else 2 if drawn > 1 - _MOVED_TWICE else 1
 
 
+_SPELLED = {
+    "float32": "float", "float64": "double", "float8_e8m0fnu": "float8e8m0", "float4_e2m1fn": "float4e2m1",
+    "float6_e2m3fn": "float6e2m3", "float6_e3m2fn": "float6e3m2",
+}  # fmt: skip
+"""ONNX's names of dtypes in schemas, where they are not ours without underscores."""
+
+
 @cache
 def takes(name: str, opset: int, dtype: str) -> bool:
     """True if the operators of a word accept a type, by their schemas in that version of ai.onnx."""
     from onnx import defs
 
     operators = {"cut": ("Slice",), "pick": ("Gather",), "concat": ("Concat", "Slice")}.get(name, (name.capitalize(),))
-    spelled = {"float32": "float", "float64": "double", "float8_e8m0fnu": "float8e8m0", "float4_e2m1fn": "float4e2m1"}
-    ours = f"tensor({spelled.get(dtype, dtype.replace('_', ''))})"
+    ours = f"tensor({_SPELLED.get(dtype, dtype.replace('_', ''))})"
     return all(ours in defs.get_schema(operator, opset).inputs[0].types for operator in operators)
 
 

@@ -227,6 +227,13 @@ bfloat16, float16 and float32 hold all integers up to 2^8, 2^11 and 2^24.
 """
 
 
+_LARGEST = {
+    "float4_e2m1fn": 6.0, "float6_e2m3fn": 7.5, "float6_e3m2fn": 28.0,
+    "float8_e4m3fn": 448.0, "float8_e4m3fnuz": 240.0, "float8_e5m2": 57344.0, "float8_e5m2fnuz": 57344.0,
+}  # fmt: skip
+"""The largest finite number of each small float."""
+
+
 def zero_points(dtype: str, shape: tuple[int, ...], recipe: str, rng: Generator) -> NDArray[Any]:
     """Codes of zero points by recipe.
 
@@ -242,7 +249,7 @@ def zero_points(dtype: str, shape: tuple[int, ...], recipe: str, rng: Generator)
     if dtype not in INTEGERS:
         if recipe == "random":
             return rng.integers(0, 1 << BITS[dtype], shape).astype(code_dtype(dtype))
-        largest = {"float4_e2m1fn": 6.0, "float8_e4m3fn": 448.0, "float8_e4m3fnuz": 240.0}.get(dtype, 57344.0)
+        largest = _LARGEST[dtype]
         number = {"lowest": -largest, "highest": largest, "zero": 0.0, "middle": 1.0}[recipe]
         return encode(dtype, np.full(shape, number))
     lowest, highest = integer_range(dtype)

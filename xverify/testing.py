@@ -122,7 +122,7 @@ def verify_kernel(
             protection from a crash, a hang or memory exhaustion. It gets its own floating-point environment, so a kernel
             that turns on flush-to-zero spoils neither the expected values nor later tests.
         contract: Id of an edition, a glob pattern, a Python file with editions, or a list of these. The default is the
-            newest ONNX edition.
+            newest ONNX edition; with ``like`` and a framework, the newest that onnxruntime has.
         budget: Time for the whole run: "60s", "2m", or a number of seconds.
         like: An implementation whose bits and refusals the kernel must have, instead of those of the edition: a name, or the
             TARGET of another build.
@@ -279,11 +279,11 @@ def _held(
         oracle = _oracle(kernel)
     else:
         raise UsageError(f"a kernel is a TARGET or a function, not {type(kernel).__name__}")
-    named, unread = select.contracts_named(patterns or (editions.newest(),))
+    reference = select.reference_named(like, oracle) if like else None
+    named, unread = select.contracts_named(patterns or (select.edition_by_default(reference),))
     taken, left_out = select.taken_by(oracle, named)
     for sentence in (*unread, *left_out):
         warnings.warn(sentence, stacklevel=3)
-    reference = select.reference_named(like, oracle) if like else None
     if reference is not None:
         taken, not_matched = select.matched_by(reference, taken)
         for sentence in not_matched:

@@ -28,7 +28,7 @@ typedef struct {
   int32_t device_id; /* 0 on the CPU */
 } DLDevice;
 
-/* DLDataType.code. The float8 and float4 codes came with DLPack 1.1. */
+/* DLDataType.code. The float8, float6 and float4 codes came with DLPack 1.1. */
 typedef enum {
   kDLInt = 0,    /* int2, int4 (packed), int8, int16, int32, int64 */
   kDLUInt = 1,   /* uint2, uint4 (packed), uint8, uint16, uint32, uint64 */
@@ -39,12 +39,14 @@ typedef enum {
   kDLFloat8_e5m2 = 12,
   kDLFloat8_e5m2fnuz = 13,
   kDLFloat8_e8m0fnu = 14, /* a power of two, as a scale */
+  kDLFloat6_e2m3fn = 15, /* packed */
+  kDLFloat6_e3m2fn = 16, /* packed */
   kDLFloat4_e2m1fn = 17   /* packed */
 } DLDataTypeCode;
 
 typedef struct {
   uint8_t code;   /* a DLDataTypeCode */
-  uint8_t bits;   /* of one element; 4 and 2 are packed */
+  uint8_t bits;   /* of one element; 6, 4 and 2 are packed */
   uint16_t lanes; /* always 1 */
 } DLDataType;
 
@@ -82,9 +84,9 @@ enum {
    block_size  as the call has it; 0 when it has none.
    y           allocated by the caller: x's shape, compact and row-major, and the output's type in y->dtype.
 
-   Promised: every tensor has its own memory, aligned to the size of its element and to no more. 4- and 2-bit types
-   are compact and row-major, the element with the lower index in the lower bits of a byte; what is left of the last
-   byte is 0. The descriptors (shape, strides) and the tensors live until the function returns, no longer.
+   Promised: every tensor has its own memory, aligned to the size of its element and to no more. 6-, 4- and 2-bit
+   types are compact and row-major, the element with the lower index in the lower bits of a byte. Four 6-bit elements
+   are 24 bits in 3 bytes, the low bits of an element before its high bits; what is left of the last byte is 0. The descriptors (shape, strides) and the tensors live until the function returns, no longer.
    Asked: the kernel writes all of y and nothing else, reads nothing outside the elements, and may be called from
    several threads at once. */
 typedef int (*xverify_dequantize)(const DLTensor *x, const DLTensor *scale, const DLTensor *zero_point, int64_t axis,

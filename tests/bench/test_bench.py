@@ -273,7 +273,7 @@ def test_sizes_and_pairs_are_read():
     assert cases.pairs_of("int4:float16,uint8") == (("int4", "float16"), ("uint8", "float32"))
     assert len(cases.cases_of((("uint8", "float32"),), ("per-tensor", "blocked"), (1, 96))) == 3
     assert cases.pairs_of("packed-uint2:bfloat16") == (("packed-uint2", "bfloat16"),)
-    assert len(cases.pairs_of("all")) == 3 * (len(cases.QUANTIZED) + 5)
+    assert len(cases.pairs_of("all")) == 3 * (len(cases.QUANTIZED) + 7)
     for single in cases.cases_of((("packed-int4", "float16"), ("int4", "float16")), ("blocked",), (1,)):
         assert (single.x_dtype, single.out_dtype, single.elements) == ("int4", "float16", 1)
     with pytest.raises(ValueError, match="'packed-int8' is no type of x"):

@@ -378,9 +378,11 @@ def test_the_same_package_elsewhere_is_judged_by_the_same_texts(tmp_path: Path) 
         oracle = all_oracles()[name]
         moved, reasons = other_versions.of_python(oracle, str(link.parent))
         assert moved.python == str(python), "a directory is a virtual environment"
-        assert reasons == {}
         shipped = {i for i in contracts.ids() if any(other_versions.fnmatchcase(i, one) for one in oracle.judged_by)}
-        assert set(moved.judged_by) == shipped
+        # An onnxruntime may be older than the newest edition of onnx.
+        lacking = {i for i in shipped if not contracts.carried(i, oracle.distribution, sys.executable)}
+        assert set(reasons) == lacking
+        assert set(moved.judged_by) == shipped - lacking
 
 
 def test_an_onnxruntime_that_hides_its_schemas_has_the_editions_of_its_opsets(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -289,7 +289,7 @@ def test_refusals_of_its_own(cupy: FakeCuPy) -> None:
         dequantize_packed(x.view(np.int8), scale, dtype="int4", shape=(16,))
     with pytest.raises(ValueError, match="expected no negative extent"):
         dequantize_packed(x, scale, dtype="int4", shape=(5, -1))
-    with pytest.raises(TypeError, match="dtype is int8; expected a dtype of 4 or 2 bits"):
+    with pytest.raises(TypeError, match="dtype is int8; expected a dtype of 6, 4 or 2 bits"):
         dequantize_packed(x, scale, dtype="int8", shape=(8,))
     for wrong, error, sentence in (
         (out.astype(np.float16), TypeError, "out is float16; expected an array of float32"),

@@ -14,7 +14,7 @@ from xverify.oracles import xverify_cuda, xverify_numpy
 from xverify.oracles.protocol import Loaded
 
 IDS = (
-    *(f"ai.onnx/DequantizeLinear-{version}" for version in onnx.VERSIONS),
+    *onnx.editions(),
     "com.microsoft/DequantizeLinear-1@seed",
     pytorch.edition(pytorch.TENSOR),
 )

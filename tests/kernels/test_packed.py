@@ -1,11 +1,11 @@
-"""Codes of four and two bits packed into bytes: the same bits as unpacked codes, from every backend."""
+"""Codes of six, four and two bits packed into bytes: the same bits as unpacked codes, from every backend."""
 
 from __future__ import annotations
 
 import ml_dtypes
 import numpy as np
 import pytest
-from kernel_arrays import dtype_of
+from kernel_arrays import WIDTHS, dtype_of
 
 import xverify
 from xverify.kernels import blocks
@@ -17,13 +17,13 @@ pytest.importorskip("numba")
 from xverify.kernels.compiled import tiles as packed_pieces
 
 
-@pytest.mark.parametrize("name", ["int4", "uint4", "float4_e2m1fn", "int2", "uint2"])
+@pytest.mark.parametrize("name", WIDTHS)
 def test_packed_codes(name: str) -> None:
-    bits = 2 if name.endswith("2") else 4
+    bits = WIDTHS[name]
     for shape in ((), (5,), (3, 7), (2, 0), (7, 9, 1100)):
         codes = np.asarray(np.random.default_rng(1).integers(0, 1 << bits, shape, np.uint8))
         packed = pack(codes, bits)
-        if codes.size % (8 // bits):  # bits after the last element do not matter
+        if codes.size * bits % 8:  # bits after the last element do not matter
             packed[-1] |= np.uint8((0xFF << (codes.size * bits % 8)) & 0xFF)
         for axis in (None, *range(len(shape))):
             extents = () if axis is None else (shape[axis],)
@@ -131,6 +131,9 @@ def test_codes_are_unpacked_with_zeros_above() -> None:
     assert unpack(packed, 2, 2, 5).tolist() == [2, 3, 3]
     assert unpack(packed, 4, 0, 4).tolist() == [0b0100, 0b1110, 0b1111, 0b1111]
     assert unpack(packed, 4, 3, 4).tolist() == [0b1111]
+    sixes = np.arange(40, dtype=np.uint8) * 5 % 64
+    for start, stop in ((0, 40), (0, 5), (1, 4), (6, 7), (35, 37), (4, 4)):
+        assert unpack(pack(sixes[:37], 6), 6, start, min(stop, 37)).tolist() == sixes[start : min(stop, 37)].tolist()
 
 
 @pytest.mark.parametrize("bits", [2, 4])

@@ -168,17 +168,21 @@ def test_the_header_has_the_layout_of_our_structures(tmp_path):
         "int64_t sizes[] = {sizeof(DLTensor), offsetof(DLTensor, device), offsetof(DLTensor, ndim), offsetof(DLTensor,"
         " dtype), offsetof(DLTensor, shape), offsetof(DLTensor, strides), offsetof(DLTensor, byte_offset), kDLCPU, kDLInt,"
         " kDLUInt, kDLFloat, kDLBfloat, kDLFloat8_e4m3fn, kDLFloat8_e4m3fnuz, kDLFloat8_e5m2, kDLFloat8_e5m2fnuz,"
-        " kDLFloat8_e8m0fnu, kDLFloat4_e2m1fn, XVERIFY_DONE, XVERIFY_UNSUPPORTED, XVERIFY_NO_AXIS};\n"
+        " kDLFloat8_e8m0fnu, kDLFloat6_e2m3fn, kDLFloat6_e3m2fn, kDLFloat4_e2m1fn, XVERIFY_DONE, XVERIFY_UNSUPPORTED,"
+        " XVERIFY_NO_AXIS};\n"
     )
-    sizes = list((ctypes.c_int64 * 21).in_dll(ctypes.CDLL(str(compiled(source, tmp_path))), "sizes"))
+    sizes = list((ctypes.c_int64 * 23).in_dll(ctypes.CDLL(str(compiled(source, tmp_path))), "sizes"))
     from xverify.oracles import dlpack, native_kernel
 
     t, codes_of = dlpack.DLTensor, dlpack.TYPE_CODES
     fields = (t.device, t.ndim, t.dtype, t.shape, t.strides, t.byte_offset)
-    names = ("int", "uint", "float", "bfloat", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")
+    names = (
+        "int", "uint", "float", "bfloat", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu",
+        "float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn",
+    )  # fmt: skip
     assert sizes[:7] == [ctypes.sizeof(t), *(field.offset for field in fields)]
-    assert sizes[7:18] == [dlpack.CPU, *(codes_of[name] for name in (*names, "float8_e8m0fnu", "float4_e2m1fn"))]
-    assert sizes[18:] == [native_kernel.DONE, native_kernel.UNSUPPORTED, native_kernel.NO_AXIS]
+    assert sizes[7:20] == [dlpack.CPU, *(codes_of[name] for name in names)]
+    assert sizes[20:] == [native_kernel.DONE, native_kernel.UNSUPPORTED, native_kernel.NO_AXIS]
 
 
 # -- flaws ------------------------------------------------------------------------------------------------------------

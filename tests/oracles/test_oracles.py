@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from asked_calls import halves, linear, ranged, some_codes, tensor, values
 from folders import SUPPORT
+from onnx import numpy_helper
 
 from xverify.contracts import get
 from xverify.core.call import BITS, LAYOUTS, Call, Outcome, Tensor, encode_call
@@ -306,11 +307,13 @@ def test_results_that_are_no_tensors_of_ours() -> None:
         from_array(np.array([True]))
 
 
-@pytest.mark.parametrize("bits", [2, 4, 8])
-def test_packing_puts_low_bits_first(bits: int) -> None:
-    codes = some_codes(f"uint{bits}", (3, 7)).codes
+@pytest.mark.parametrize(("bits", "dtype"), [(2, "uint2"), (4, "uint4"), (6, "float6_e3m2fn"), (8, "uint8")])
+def test_packing_puts_low_bits_first(bits: int, dtype: str) -> None:
+    codes = some_codes(dtype, (3, 7)).codes
     total = sum(int(code) << (bits * i) for i, code in enumerate(codes.reshape(-1)))
-    assert pack(codes, bits).tobytes() == total.to_bytes(-(-21 * bits // 8), "little")
+    packed = pack(codes, bits).tobytes()
+    assert packed == total.to_bytes(-(-21 * bits // 8), "little")
+    assert packed == numpy_helper.from_array(codes.view(numpy_dtype(dtype))).raw_data
 
 
 def test_types_without_numpy_come_back_from_memory() -> None:

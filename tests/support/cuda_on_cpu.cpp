@@ -76,8 +76,8 @@ namespace wide {
 
 // The names of the types and of the formulas in the order of their numbers, so that macros can be given by name as to NVRTC.
 static const char* const TYPES[] = {
-    "NONE", "INT8", "UINT8", "INT16", "UINT16", "INT32", "INT64", "INT4", "UINT4", "INT2", "UINT2", "FLOAT4_E2M1FN", "FLOAT8_E4M3FN",
-    "FLOAT8_E4M3FNUZ", "FLOAT8_E5M2", "FLOAT8_E5M2FNUZ", "FLOAT8_E8M0FNU", "FLOAT16", "BFLOAT16", "FLOAT32"};
+    "NONE", "INT8", "UINT8", "INT16", "UINT16", "INT32", "INT64", "INT4", "UINT4", "INT2", "UINT2", "FLOAT4_E2M1FN", "FLOAT6_E2M3FN",
+    "FLOAT6_E3M2FN", "FLOAT8_E4M3FN", "FLOAT8_E4M3FNUZ", "FLOAT8_E5M2", "FLOAT8_E5M2FNUZ", "FLOAT8_E8M0FNU", "FLOAT16", "BFLOAT16", "FLOAT32"};
 static const char* const FORMULAS[] = {
     "PRODUCT", "QUOTIENT", "MIN_COMBINED", "MIN_FIRST", "SCALED_SYMMETRIC", "SCALED_FACTOR", "SCALED_FACTOR_NARROW", "TABLE"};
 static_assert(narrow::FLOAT32 + 1 == sizeof TYPES / sizeof *TYPES, "");

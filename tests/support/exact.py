@@ -38,6 +38,8 @@ FORMATS = {
     "float8_e4m3fnuz": Format(4, 3, 8, "fnuz"),
     "float8_e5m2fnuz": Format(5, 2, 16, "fnuz"),
     "float4_e2m1fn": Format(2, 1, 1, "none"),
+    "float6_e2m3fn": Format(2, 3, 1, "none"),
+    "float6_e3m2fn": Format(3, 2, 3, "none"),
 }
 NAN = {"float64": 0x7FF8 << 48, "float32": 0x7FC00000, "float16": 0x7E00, "bfloat16": 0x7FC0}
 

@@ -16,8 +16,10 @@ import xverify
 Array = np.ndarray[Any, Any]
 
 INTEGERS = ("int2", "uint2", "int4", "uint4", "int8", "uint8")
-SMALL_FLOATS = ("float4_e2m1fn", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")
-WIDTHS = {"int2": 2, "uint2": 2, "int4": 4, "uint4": 4, "float4_e2m1fn": 4}
+SMALL_FLOATS = (
+    "float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
+)  # fmt: skip
+WIDTHS = {"int2": 2, "uint2": 2, "int4": 4, "uint4": 4, "float4_e2m1fn": 4, "float6_e2m3fn": 6, "float6_e3m2fn": 6}
 SCALES = {
     "float32": (0x3DCCCCCD, 0xBF99999A, 1, 0x80000003, 0x7F7FFFFF, 0x00800001, 0, 0x80000000, 0x7F800000, 0x7FC00000),
     "float16": (0x2E66, 0xBCCD, 0x0001, 0x8003, 0x7BFF, 0x0401, 0, 0x8000, 0x7C00, 0x7E00),
@@ -26,7 +28,7 @@ SCALES = {
 }
 """Ordinary, negative, subnormal, huge, zero, infinite and NaN scales, as codes of each type."""
 
-NEWEST = "ai.onnx/DequantizeLinear-25"
+NEWEST = "ai.onnx/DequantizeLinear-28"
 MULTIPLY, DIVIDE = "onednn/DynamicDequantize-1@multiply", "onednn/DynamicDequantize-1@divide"
 SEED, INSTALLED = "tensorflow/Dequantize@seed", "tensorflow/Dequantize@installed"
 

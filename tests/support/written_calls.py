@@ -55,13 +55,18 @@ T21 = (*T19, "int16", "uint16", "int4", "uint4")
 T23, T25 = (*T21, "float4_e2m1fn"), (*T21, "float4_e2m1fn", "int2", "uint2")
 
 
+T28 = (*T25, "float6_e2m3fn", "float6_e3m2fn")
+
+
 F = ("float32", "float16", "bfloat16")
 
 
 E8M0 = (*F, "float8_e8m0fnu")
 
 
-TYPES = {10: (T8, F[:1]), 13: (T8, F[:1]), 19: (T19, F), 21: (T21, F), 23: (T23, F), 24: (T23, E8M0), 25: (T25, E8M0)}
+TYPES = {
+    10: (T8, F[:1]), 13: (T8, F[:1]), 19: (T19, F), 21: (T21, F), 23: (T23, F), 24: (T23, E8M0), 25: (T25, E8M0), 28: (T28, E8M0),
+}  # fmt: skip
 """Types of x and of the scale by version, written by hand. The contracts read them from the schemas."""
 
 

@@ -163,6 +163,7 @@ _TYPES_OF_ONE_WIDTH = (
     ("int2", "uint2"),
     ("int8", "uint8"),
     ("int16", "uint16"),
+    ("float6_e2m3fn", "float6_e3m2fn"),
     ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"),
     ("float16", "bfloat16"),
 )

@@ -6,13 +6,15 @@ The proofs count the significant bits of numbers. Readings with equal simplified
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, TypeVar, cast
+
+import numpy as np
 
 from xverify.arithmetic.reading import Operands
 from xverify.arithmetic.stages import FOLDED, StageOptions, resolved
 from xverify.core.call import BITS
-from xverify.core.dtypes import FLOATS, INTEGERS, SIGNED, SMALL_FLOATS, UNIT_EXPONENT, integer_range
+from xverify.core.dtypes import FLOATS, INTEGERS, SIGNED, SMALL_FLOATS, UNIT_EXPONENT, integer_range, values
 
 Recipe = TypeVar("Recipe", bound=StageOptions)
 
@@ -21,6 +23,8 @@ _PRECISION = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8, "float
 
 _LARGEST = {
     "float4_e2m1fn": 6,
+    "float6_e2m3fn": 7.5,
+    "float6_e3m2fn": 28,
     "float8_e4m3fn": 448,
     "float8_e4m3fnuz": 240,
     "float8_e5m2": 57344,
@@ -58,7 +62,7 @@ class Types:
         if dtype in INTEGERS:
             low, high = integer_range(dtype)
             return low << -self.lowest, high << -self.lowest
-        largest = _LARGEST[dtype] << -self.lowest
+        largest = int(_LARGEST[dtype] * 2.0**-self.lowest)
         return -largest, largest
 
 
@@ -268,9 +272,22 @@ def _difference_bits(subtraction: str, types: Types) -> int:
         return 64
     if types.x not in INTEGERS and (not types.zero_point or subtraction == "ignored"):
         return _OPERAND_BITS
+    if types.x in SMALL_FLOATS and types.zero_point in SMALL_FLOATS:
+        return _small_difference_bits(types.x, types.zero_point)
     low, high = _difference_ends(subtraction, types)
     # The lowest value of a signed type is a power of two, and has one bit.
     return max((-low - 1 if -low & (-low - 1) == 0 else -low).bit_length() if low < 0 else 0, high.bit_length())
+
+
+@cache
+def _small_difference_bits(x: str, zero_point: str) -> int:
+    """Largest number of significant bits of a difference of two small floats, from all pairs of their values."""
+    unit = 2.0 ** min(UNIT_EXPONENT[x], UNIT_EXPONENT[zero_point])
+    numbers = [np.unique(values(dtype, np.arange(1 << BITS[dtype], dtype=np.uint8))) for dtype in (x, zero_point)]
+    left, right = (listed[np.isfinite(listed)] / unit for listed in numbers)
+    differences = np.unique(np.abs(left[:, None] - right).astype(np.int64))[1:]  # without 0
+    odd = differences // (differences & -differences)
+    return int(odd.max()).bit_length()
 
 
 def _significant(dtype: str) -> int:

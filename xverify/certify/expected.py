@@ -52,6 +52,8 @@ FORMATS: Mapping[str, Format] = {
     "float8_e4m3fnuz": Format(4, 3, 8, "fnuz"),
     "float8_e5m2fnuz": Format(5, 2, 16, "fnuz"),
     "float4_e2m1fn": Format(2, 1, 1, "none"),
+    "float6_e2m3fn": Format(2, 3, 1, "none"),
+    "float6_e3m2fn": Format(3, 2, 3, "none"),
 }
 """Source: IEEE 754-2019, 3.6; OCP 8-bit Floating Point 1.0; OCP Microscaling Formats 1.0; fnuz: arXiv 2206.02915."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from xverify import contracts
 from xverify.certify.bulk import Granularity, Through
 from xverify.certify.domains import Domain, GivenScales, Pairs, named, names
 from xverify.certify.expected import RECIPES
@@ -68,7 +67,7 @@ def through_of(
     Raises:
         UsageError: The edition does not allow such calls, or the implementation does not have the edition.
     """
-    contract = select.contract_named(contract_id or contracts.newest())
+    contract = select.contract_named(contract_id or select.edition_by_default(oracle))
     if contract.domain.family != "linear":
         raise UsageError(f"{contract.id} has no scale and zero point: certify handles linear editions only")
     if not answers(oracle, contract.asked_as):

@@ -34,7 +34,11 @@ FILE = click.Path(path_type=Path)
 )
 @click.option("--domain", "domain_name", metavar="DOMAIN", help="Domain to check; --list shows all.")
 @click.option("--list", "listing", is_flag=True, help="List the domains with their sizes and estimated times.")
-@click.option("--contract", metavar="ID|FILE", help="Edition to check against.  [default: the newest ONNX edition]")
+@click.option(
+    "--contract",
+    metavar="ID|FILE",
+    help="Edition to check against.  [default: the newest ONNX edition; for a framework, the newest that onnxruntime has]",
+)
 @click.option(
     "--range",
     "units",

@@ -30,7 +30,8 @@ FILE = click.Path(path_type=Path)
     "patterns",
     multiple=True,
     metavar="GLOB|FILE",
-    help="Edition to test against: an id, a pattern, or a Python file. Repeatable.  [default: the newest ONNX edition]",
+    help="Edition to test against: an id, a pattern, or a Python file. Repeatable.  [default: the newest ONNX edition; "
+    "with --like and a framework, the newest that onnxruntime has]",
 )
 @click.option(
     "--like",
@@ -141,7 +142,6 @@ def gate(
     """
     from datetime import date
 
-    from xverify import contracts as editions
     from xverify.core.errors import UsageError
     from xverify.engine import select
     from xverify.engine.gate_plan import walk_seconds
@@ -161,10 +161,10 @@ def gate(
     limit = select.seconds(budget, LEAST_SECONDS)
     target = select.KERNEL if target is None else target
     kernel = select.kernel_under_test(target, strict)
-    held_to, unread = select.contracts_named(patterns or (editions.newest(),))
+    reference = select.reference_named(like_name, kernel, say) if like_name else None
+    held_to, unread = select.contracts_named(patterns or (select.edition_by_default(reference),))
     held_to, not_taken = select.taken_by(kernel, held_to)
     left_out = (*unread, *not_taken)
-    reference = select.reference_named(like_name, kernel, say) if like_name else None
     if reference is not None:
         held_to, not_matched = select.matched_by(reference, held_to)
         left_out += not_matched

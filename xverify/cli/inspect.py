@@ -44,17 +44,35 @@ def oracles(names: tuple[str, ...], probe: bool) -> int:
 
 @click.command()
 @click.argument("pattern", required=False)
+@click.option(
+    "--diff",
+    "compared",
+    nargs=2,
+    metavar="A B",
+    help="Show the sentences, types and attributes that differ between two editions: ids, or versions of ONNX.",
+)
 @clear
-def contracts(pattern: str | None) -> int:
+def contracts(pattern: str | None, compared: tuple[str, str] | None) -> int:
     """List the editions. With PATTERN, print the types and clauses of those that match.
 
     PATTERN is an id, a glob such as 'ai.onnx/*', or a Python file with editions of your own.
 
     Exit codes: 0 listed, 2 no edition matches.
     """
+    from xverify.contracts.differences import in_lines
+    from xverify.core.errors import UsageError
     from xverify.engine import select
     from xverify.report.listing import print_contract, print_contracts
 
+    if compared:
+        if pattern:
+            raise UsageError("--diff takes two editions; leave PATTERN out")
+        both = (f"ai.onnx/DequantizeLinear-{name}" if name.isdecimal() else name for name in compared)
+        first, second = map(select.contract_named, both)
+        click.echo("\n".join(in_lines(first, second)))
+        for sentence in (*first.assumptions, *second.assumptions):
+            say(sentence)
+        return PASS
     console = console_of_output()
     named, unread = select.contracts_named([pattern] if pattern else [])
     if pattern:
@@ -69,7 +87,10 @@ def contracts(pattern: str | None) -> int:
 
 @click.command()
 @click.option(
-    "--contract", "pattern", metavar="ID|FILE", help="Edition to explain.  [default: the newest ONNX edition]"
+    "--contract",
+    "pattern",
+    metavar="ID|FILE",
+    help="Edition to explain.  [default: the newest ONNX edition that onnxruntime has, or the newest for other types]",
 )
 @click.option("--x", required=True, metavar="NUMBER", help="Quantized value: 218, -3, or its code as bits:0xda.")
 @click.option("--scale", metavar="NUMBER", help="Scale: 0.1, 1e-3, 0x1.ec2efap+2, bits:0x3f800000, nan, inf, -0.0.")
@@ -141,7 +162,11 @@ def explain(
 
     types = {"x": x_dtype, "scale": scale_dtype, "zero_point": zero_point_dtype, "out": out_dtype}
     question = Question(x, scale, zero_point, low, high, mode, narrow_range, types)
-    contract = select.contract_named(pattern or contracts.newest())
+    contract = select.contract_named(pattern or contracts.newest_run())
+    if not pattern and x_dtype not in ("", *contract.domain.x_dtypes):
+        contract = select.contract_named(contracts.newest())
+    for sentence in contract.assumptions:
+        say(sentence)
     within = select.seconds(limit)
     oracles, left_out = ((), ()) if no_oracles else explaining.implementations(contract, names)
     explanation = explaining.explain(contract, *make_call(contract, question))

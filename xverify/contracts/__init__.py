@@ -1,10 +1,12 @@
-"""The editions: one file for each family of documents, one line here for each edition."""
+"""The editions: one file for each family of documents, one entry here for each owner."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from functools import cache, partial
+from itertools import pairwise
 from pathlib import Path
 
 from xverify.contracts import (
@@ -18,26 +20,34 @@ from xverify.contracts import (
     pytorch,
     tensorflow,
 )
-from xverify.contracts.documents import onednn_release
+from xverify.contracts.documents import onednn_release, schemas
 from xverify.contracts.external import blamed_file
 from xverify.contracts.model import Contract
 from xverify.core.errors import ContractFileError, DocumentError, UnknownEditionError
 
-_BUILDERS: Mapping[str, Callable[[], Contract]] = {
-    **{f"ai.onnx/DequantizeLinear-{v}": partial(onnx.contract, v) for v in onnx.VERSIONS},
-    "com.microsoft/DequantizeLinear-1@seed": microsoft.seed_contract,
-    "com.microsoft/DequantizeLinear-1@installed": microsoft.installed_contract,
-    "onednn/Dequantize-1@3.0": partial(onednn_dequantize.contract, "3.0"),
-    "onednn/Dequantize-1@3.5": partial(onednn_dequantize.contract, "3.5"),
-    "onednn/DynamicDequantize-1@multiply": partial(onednn.contract, "multiply"),
-    "onednn/DynamicDequantize-1@divide": partial(onednn.contract, "divide"),
-    "onednn/DynamicDequantize-1@3.0": partial(onednn.contract, "3.0"),
-    "onednn/DynamicDequantize-1@3.7": partial(onednn.contract, "3.7"),
-    "tensorflow/Dequantize@seed": tensorflow.seed_contract,
-    "tensorflow/Dequantize@installed": tensorflow.installed_contract,
-    "litert/Dequantize@spec": litert.contract,
-    **{pytorch.edition(operator): partial(pytorch.contract, operator) for operator in pytorch.OPERATORS},
+Builders = Mapping[str, Callable[[], Contract]]
+
+_FAMILIES: Mapping[str, Callable[[], Builders]] = {
+    "ai.onnx": onnx.editions,
+    "com.microsoft": microsoft.editions,
+    "onednn": lambda: {
+        "onednn/Dequantize-1@3.0": partial(onednn_dequantize.contract, "3.0"),
+        "onednn/Dequantize-1@3.5": partial(onednn_dequantize.contract, "3.5"),
+        "onednn/DynamicDequantize-1@multiply": partial(onednn.contract, "multiply"),
+        "onednn/DynamicDequantize-1@divide": partial(onednn.contract, "divide"),
+        "onednn/DynamicDequantize-1@3.0": partial(onednn.contract, "3.0"),
+        "onednn/DynamicDequantize-1@3.7": partial(onednn.contract, "3.7"),
+    },
+    "tensorflow": lambda: {
+        "tensorflow/Dequantize@seed": tensorflow.seed_contract,
+        "tensorflow/Dequantize@installed": tensorflow.installed_contract,
+    },
+    "litert": lambda: {"litert/Dequantize@spec": litert.contract},
+    "pytorch": lambda: {
+        pytorch.edition(operator): partial(pytorch.contract, operator) for operator in pytorch.OPERATORS
+    },
 }
+"""The editions of each owner. The versions of the first two come from the installed packages."""
 
 _CARRIED: Mapping[str, Callable[[str, str, str], bool]] = {
     "ai.onnx": onnx.carried,
@@ -52,42 +62,65 @@ _GUIDE = "onednn/*@[0-9]*"
 """The editions of oneDNN's guide, of all releases. Editions of documents that name no release do not match."""
 
 _BARE = {
-    "com.microsoft/DequantizeLinear-1": "com.microsoft/DequantizeLinear-1@installed",
     "onednn/Dequantize-1": "onednn/Dequantize-1@3.5",
     "onednn/DynamicDequantize-1": "onednn/DynamicDequantize-1@multiply",
     "tensorflow/Dequantize": "tensorflow/Dequantize@installed",
     "litert/Dequantize": "litert/Dequantize@spec",
     **{f"pytorch/{operator}": pytorch.edition(operator) for operator in pytorch.OPERATORS},
 }
-"""The edition that an id without one stands for."""
-
+"""The edition that an id without one stands for. `_full` has those whose versions are not written here."""
 
 _PAIRS = (
-    ("com.microsoft/DequantizeLinear-1@seed", "com.microsoft/DequantizeLinear-1@installed"),
     ("onednn/DynamicDequantize-1@multiply", "onednn/DynamicDequantize-1@divide"),
     ("tensorflow/Dequantize@seed", "tensorflow/Dequantize@installed"),
-    *(
-        (f"ai.onnx/DequantizeLinear-{a}", f"ai.onnx/DequantizeLinear-{b}")
-        for a, b in zip(onnx.VERSIONS, onnx.VERSIONS[1:], strict=False)
-    ),
 )
+"""The editions that are compared. Those of ONNX and com.microsoft are compared with the next one."""
+
+
+@cache
+def _family(owner: str) -> Builders:
+    return _FAMILIES[owner]()
+
+
+def _builders(owners: Iterable[str]) -> Builders:
+    return {identity: builder for owner in owners for identity, builder in _family(owner).items()}
+
+
+def _full(identity: str) -> str:
+    """The id of the edition that an id without one stands for, or the same id."""
+    if identity == "ai.onnx/DequantizeLinear":
+        return newest()
+    if re.fullmatch(r"com\.microsoft/DequantizeLinear-\d+", identity):
+        return f"{identity}@installed"
+    return _BARE.get(identity, identity)
 
 
 def ids() -> tuple[str, ...]:
     """Every edition's id, also of those whose document cannot be read here."""
-    return tuple(_BUILDERS)
+    return tuple(_builders(_FAMILIES))
 
 
 def newest() -> str:
     """The edition to use when the user names none: the newest ONNX version."""
-    return f"ai.onnx/DequantizeLinear-{onnx.VERSIONS[-1]}"
+    return tuple(_family("ai.onnx"))[-1]
+
+
+def newest_run() -> str:
+    """The newest ONNX edition that the installed onnxruntime also has, or the newest if it has none."""
+    try:
+        theirs = schemas("onnxruntime")
+    except DocumentError:
+        return newest()
+    return next((i for i in reversed(tuple(_family("ai.onnx"))) if onnx.key(i) in theirs), newest())
 
 
 def matching(pattern: str) -> tuple[str, ...]:
     """The ids that a bare id or a glob pattern stands for. Empty if there are none."""
-    if pattern in _BARE:
-        return (_BARE[pattern],)
-    return tuple(identity for identity in _BUILDERS if fnmatchcase(identity, pattern))
+    pattern = _full(pattern)
+    owner = pattern.partition("/")[0]
+    builders = _builders([owner] if owner in _FAMILIES else _FAMILIES)
+    matched = tuple(identity for identity in builders if fnmatchcase(identity, pattern))
+    return (pattern,) if not matched and onnx.missing(pattern) else matched
 
 
 @cache
@@ -98,7 +131,11 @@ def get(identity: str) -> Contract:
         UnknownEditionError: There is no such id.
         DocumentError: The document of the edition cannot be read here.
     """
-    builder = _BUILDERS.get(_BARE.get(identity, identity))
+    identity = _full(identity)
+    owner = identity.partition("/")[0]
+    builder = _family(owner).get(identity) if owner in _FAMILIES else None
+    if builder is None and (version := onnx.missing(identity)):
+        return onnx.contract(version)
     if builder is None:
         raise UnknownEditionError(identity)
     return builder()
@@ -110,17 +147,22 @@ def from_file(path: Path) -> tuple[Contract, ...]:
     Raises:
         ContractFileError: The file has a mistake. The message is one sentence on the first one.
     """
-    return external.load(path, {identity: partial(get, identity) for identity in _BUILDERS})
+    return external.load(path, {identity: partial(get, identity) for identity in ids()})
 
 
 def rivals(identity: str) -> tuple[str, ...]:
     """The editions of the same operator that a run compares with this one to find conflicts."""
-    return tuple(b for a, b in _PAIRS if a == identity)
+    return tuple(b for a, b in _pairs(identity) if a == identity)
 
 
 def neighbours(identity: str) -> tuple[str, ...]:
     """The editions of the same operator that an implementation may follow instead of this one."""
-    return tuple(b if a == identity else a for a, b in _PAIRS if identity in (a, b))
+    return tuple(b if a == identity else a for a, b in _pairs(identity) if identity in (a, b))
+
+
+def _pairs(identity: str) -> Iterable[tuple[str, str]]:
+    owner = identity.partition("/")[0]
+    return pairwise(_family(owner)) if owner in ("ai.onnx", "com.microsoft") else _PAIRS
 
 
 def carried(identity: str, distribution: str, python: str) -> bool:
@@ -171,6 +213,7 @@ __all__ = [
     "matching",
     "neighbours",
     "newest",
+    "newest_run",
     "of_onednn",
     "rivals",
     "shipped",

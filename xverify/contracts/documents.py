@@ -13,11 +13,13 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from xverify.contracts.model import Wording
+from xverify.core.call import BITS
 from xverify.core.errors import DocumentError
 
 _ASK_SCHEMAS = """
@@ -81,6 +83,8 @@ _NAMES = {
     "float8e5m2fnuz": "float8_e5m2fnuz",
     "float8e8m0": "float8_e8m0fnu",
     "float4e2m1": "float4_e2m1fn",
+    "float6e2m3": "float6_e2m3fn",
+    "float6e3m2": "float6_e3m2fn",
 }
 
 
@@ -128,18 +132,82 @@ class Schema:
         ]
         return "\n".join((*parts, *self.type_texts.values()))
 
+    def wording(self) -> Wording:
+        """The whole text, for a comparison with another version's."""
+        parts = {"summary": self.doc}
+        parts |= {f"attribute {name}": text for name, text in self.attributes.items()}
+        parts |= {f"input {name}": text for name, _, text, _ in self.inputs}
+        parts |= {f"output {name}": text for name, _, text in self.outputs}
+        parts |= {f"type {name}": text for name, text in self.type_texts.items()}
+        optional = tuple(name for name, _, _, is_optional in self.inputs if is_optional)
+        names = [*(name for name, *_ in self.inputs), *(name for name, *_ in self.outputs)]
+        lists = {f"types of {name}": self.types_of(name) for name in names}
+        lists |= {"attributes": tuple(self.attributes), "optional inputs": optional}
+        return Wording(lists, {name: sentences(text) for name, text in parts.items()})
+
     def sentence(self, pattern: str) -> str:
         """The first sentence that matches a regular expression, with white space folded, or ""."""
         return sentence(self.text(), pattern)
 
 
+def sentences(text: str) -> tuple[str, ...]:
+    """The sentences of a text, with white space folded."""
+    parts = (re.sub(r"\s+", " ", part).strip() for part in text.split("\n\n"))
+    split = (candidate.strip() for part in parts for candidate in re.split(r"(?<=[.])\s*(?=[A-Z'`\[])", part))
+    return tuple(filter(None, split))
+
+
 def sentence(text: str, pattern: str) -> str:
     """The first sentence of ``text`` that matches ``pattern``, or ""."""
-    for part in text.split("\n\n"):
-        for candidate in re.split(r"(?<=[.])\s*(?=[A-Z'`\[])", re.sub(r"\s+", " ", part).strip()):
-            if re.search(pattern, candidate):
-                return candidate.strip()
-    return ""
+    return next((candidate for candidate in sentences(text) if re.search(pattern, candidate)), "")
+
+
+def versions(by_version: Mapping[tuple[str, str, int], Schema], domain: str) -> tuple[int, ...]:
+    """The versions of a domain's DequantizeLinear among schemas, oldest first."""
+    return tuple(sorted(v for owner, name, v in by_version if (owner, name) == (domain, "DequantizeLinear")))
+
+
+def assumptions(identity: str, newest_read: int, schema: Schema, attributes: tuple[str, ...]) -> tuple[str, ...]:
+    """A sentence for each part of a schema that the code does not know: what it is, and what is assumed.
+
+    Args:
+        identity: The edition's id, such as "ai.onnx/DequantizeLinear-21".
+        newest_read: The newest version whose text a person has read.
+        schema: The schema of that edition.
+        attributes: The names of the attributes that the edition's rules know.
+    """
+    listed = []
+    version = int(identity.partition("@")[0].rpartition("-")[2])
+    if version > newest_read:
+        listed.append(
+            f"{identity} is newer than this xverify, which assumes that it keeps the rules of version {newest_read}; "
+            "xverify contracts --diff shows what changed"
+        )
+    unknown = {
+        "type": [f"{t} of {of}" for of in ("x", "x_scale", "y") for t in schema.types_of(of) if t not in BITS],
+        "attribute": [name for name in schema.attributes if name not in attributes],
+        "input": [name for name, *_ in schema.inputs if name not in ("x", "x_scale", "x_zero_point")],
+    }
+    return (*listed, *tested_without(identity, unknown))
+
+
+def tested_without(identity: str, unknown: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """A sentence for each kind of thing that an edition's document has and the code does not know.
+
+    Args:
+        identity: The edition's id.
+        unknown: The names by their kind, such as "type".
+    """
+    return tuple(
+        f"{identity}: this xverify does not know the {kind} {' and '.join(names)}, and tests without it"
+        for kind, names in unknown.items()
+        if names
+    )
+
+
+def of_known_types(schema: Schema, parameter: str) -> tuple[str, ...]:
+    """The dtypes of an input or output of that name, without those that the code does not know."""
+    return tuple(dtype for dtype in schema.types_of(parameter) if dtype in BITS)
 
 
 def dtype_name(schema_type: str) -> str:

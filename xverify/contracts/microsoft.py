@@ -1,7 +1,8 @@
-"""com.microsoft DequantizeLinear 1: the seed document, and the schema of the installed onnxruntime."""
+"""com.microsoft DequantizeLinear: the seed document of version 1, and the schemas of the installed onnxruntime."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any
@@ -11,14 +12,26 @@ import numpy as np
 from xverify.arithmetic.linear_operands import linear_operands, normal_axis
 from xverify.arithmetic.reading import Operands, Reading
 from xverify.arithmetic.readings import EXACT, FLOAT32
-from xverify.contracts.documents import Schema, schemas, version_of
+from xverify.contracts.documents import (
+    Schema,
+    assumptions,
+    of_known_types,
+    schemas,
+    version_of,
+    versions,
+)
 from xverify.contracts.model import Cell, Clause, Contract, Domain, Judgement, OfficialCase, TextCheck, judged
 from xverify.core.bits import canonical
 from xverify.core.call import Call
 from xverify.core.dtypes import tensor, values
 from xverify.core.errors import DocumentError
 
-_NAME = "com.microsoft/DequantizeLinear-1"
+NEWEST_READ = 1
+"""The newest version whose whole text a person has read and put into rules."""
+
+_NAME = "com.microsoft/DequantizeLinear"
+_SEED = f"{_NAME}-1@seed"
+_ATTRIBUTES = ("axis",)
 _SEED_DOCUMENT = "ONNX Runtime's published page on com.microsoft DequantizeLinear-1"
 
 _AXIS = (
@@ -81,7 +94,7 @@ _EXAMPLES: tuple[tuple[str, str, Any, Any, Any, int | None, list[float] | None],
 """The page's examples: name, type of x, x, scale, zero point, axis, and y or None where the page computes it."""
 
 
-def _judge(edition: str, domain: Domain, call: Call) -> Judgement:
+def _judge(identity: str, domain: Domain, call: Call) -> Judgement:
     x, scale, zero_point = call.tensors["x"], call.tensors["scale"], call.tensors.get("zero_point")
     forbidden: list[str] = []
     unspecified: list[str] = []
@@ -113,19 +126,19 @@ def _judge(edition: str, domain: Domain, call: Call) -> Judgement:
             forbidden.append("zero-point-type")
         if zero_point.shape != scale.shape:
             # The installed text wants the same shape. The seed wants two scalars or two 1-D tensors.
-            if edition == "seed" and len(zero_point.shape) == len(scale.shape):
+            if identity == _SEED and len(zero_point.shape) == len(scale.shape):
                 unspecified.append("axis-length")
             else:
                 forbidden.append("zero-point-shape")
-    return judged(f"{_NAME}@{edition}", forbidden, unspecified)
+    return judged(identity, forbidden, unspecified)
 
 
-def _cell(edition: str, call: Call) -> Cell:
+def _cell(identity: str, call: Call) -> Cell:
     tensors = call.tensors
     zero_point = tensors["zero_point"].dtype if "zero_point" in tensors else ""
     scale = tensors["scale"].dtype
     granularity = "per_axis" if "axis" in call.attributes else "per_tensor"
-    return Cell(f"{_NAME}@{edition}", tensors["x"].dtype, scale, zero_point, scale, granularity, "")
+    return Cell(identity, tensors["x"].dtype, scale, zero_point, scale, granularity, "")
 
 
 def _operands(call: Call) -> Operands:
@@ -137,12 +150,12 @@ def _readings(call: Call) -> tuple[Reading, ...]:
     return (EXACT, FLOAT32)
 
 
-def _value_clause(edition: str, call: Call, reading: str | None) -> str:
-    return f"{_NAME}@{edition}/formula"
+def _value_clause(identity: str, call: Call, reading: str | None) -> str:
+    return f"{identity}/formula"
 
 
-def _build(edition: str, document: str, domain: Domain, clauses: dict[str, tuple[str, str]]) -> Contract:
-    identity = f"{_NAME}@{edition}"
+def _build(identity: str, document: str, domain: Domain, clauses: dict[str, tuple[str, str]]) -> Contract:
+    edition = identity.rpartition("@")[2]
     named = {name: Clause(f"{identity}/{name}", text, document, note) for name, (text, note) in clauses.items()}
     return Contract(
         id=identity,
@@ -150,13 +163,13 @@ def _build(edition: str, document: str, domain: Domain, clauses: dict[str, tuple
         document=document,
         domain=domain,
         clauses={clause.id: clause for clause in named.values()},
-        judge=partial(_judge, edition, domain),
-        cell=partial(_cell, edition),
+        judge=partial(_judge, identity, domain),
+        cell=partial(_cell, identity),
         operands=_operands,
         readings=_readings,
-        value_clause=partial(_value_clause, edition),
-        text_checks=partial(_check_examples, domain) if edition == "seed" else tuple,
-        official_cases=partial(_official_cases, domain) if edition == "seed" else tuple,
+        value_clause=partial(_value_clause, identity),
+        text_checks=partial(_check_examples, domain) if identity == _SEED else tuple,
+        official_cases=partial(_official_cases, domain) if identity == _SEED else tuple,
     )
 
 
@@ -168,7 +181,7 @@ def example_calls() -> tuple[tuple[str, Call, list[float] | None], ...]:
         if zero_point is not None:
             tensors["zero_point"] = tensor(dtype, zero_point)
         attributes = {} if axis is None else {"axis": axis}
-        calls.append((name, Call(f"{_NAME}@seed", tensors, attributes, f"example {name}"), expected))
+        calls.append((name, Call(_SEED, tensors, attributes, f"example {name}"), expected))
     return tuple(calls)
 
 
@@ -180,7 +193,7 @@ def _official_cases(domain: Domain) -> tuple[OfficialCase, ...]:
     """
     cases = []
     for name, call, printed in example_calls():
-        if _judge("seed", domain, call).verdict == "allowed":
+        if _judge(_SEED, domain, call).verdict == "allowed":
             due = tensor("float32", _computed(call) if printed is None else printed)
             cases.append(
                 OfficialCase(f"example {name}", _SEED_DOCUMENT, replace(call, origin=f"official: {name}"), due)
@@ -200,7 +213,7 @@ def _check_examples(domain: Domain) -> tuple[TextCheck, ...]:
     """Judge the page's examples by the page's own clauses and formula."""
     checks = []
     for name, call, expected in example_calls():
-        judgement = _judge("seed", domain, call)
+        judgement = _judge(_SEED, domain, call)
         if judgement.verdict == "forbidden":
             broken = ", ".join(clause.rsplit("/", 1)[1] for clause in judgement.clauses)
             summary = f"the page's example {name!r} is forbidden by the page's own clauses: {broken}"
@@ -210,7 +223,7 @@ def _check_examples(domain: Domain) -> tuple[TextCheck, ...]:
             legal = [reading.evaluate(_operands(call)) for reading in _readings(call)]
             if not any(np.array_equal(canonical(printed, "float32"), canonical(y, "float32")) for y in legal):
                 summary = f"the page's example {name!r} prints values that its formula does not give"
-                checks.append(TextCheck(f"{_NAME}@seed/formula", f"example-values:{name}", summary, call))
+                checks.append(TextCheck(f"{_SEED}/formula", f"example-values:{name}", summary, call))
     return tuple(checks)
 
 
@@ -227,7 +240,7 @@ def seed_contract() -> Contract:
         default_axis=None,
     )
     silent = {name: ("", note) for name, note in _SILENT.items()}
-    return _build("seed", _SEED_DOCUMENT, domain, _SEED_CLAUSES | silent)
+    return _build(_SEED, _SEED_DOCUMENT, domain, _SEED_CLAUSES | silent)
 
 
 def _installed_clauses(schema: Schema) -> dict[str, tuple[str, str]]:
@@ -247,34 +260,51 @@ def _installed_clauses(schema: Schema) -> dict[str, tuple[str, str]]:
     return {name: (text, "") for name, text in sentences.items()} | silent
 
 
-def installed_contract() -> Contract:
-    """The edition com.microsoft/DequantizeLinear-1@installed.
+def editions() -> Mapping[str, Callable[[], Contract]]:
+    """The editions by id: the seed document's, then those of the installed onnxruntime, oldest first.
+
+    If onnxruntime gives no schemas, there is one of its editions, whose text cannot be read.
+    """
+    try:
+        listed = versions(schemas("onnxruntime"), "com.microsoft")
+    except DocumentError:
+        listed = (NEWEST_READ,)
+    return {_SEED: seed_contract, **{f"{_NAME}-{v}@installed": partial(installed_contract, v) for v in listed}}
+
+
+def installed_contract(version: int = 1) -> Contract:
+    """The edition com.microsoft/DequantizeLinear-<version>@installed.
 
     Raises:
         DocumentError: onnxruntime is not installed, or has no such schema.
     """
-    schema = schemas("onnxruntime").get(("com.microsoft", "DequantizeLinear", 1))
+    schema = schemas("onnxruntime").get(("com.microsoft", "DequantizeLinear", version))
     if schema is None:
         raise DocumentError(
-            f"onnxruntime {version_of('onnxruntime')} has no schema of com.microsoft DequantizeLinear-1"
+            f"onnxruntime {version_of('onnxruntime')} has no schema of com.microsoft DequantizeLinear-{version}"
         )
     optional = any(name == "x_zero_point" and optional for name, _, _, optional in schema.inputs)
     domain = Domain(
         family="linear",
-        x_dtypes=schema.types_of("x"),
-        scale_dtypes=schema.types_of("x_scale"),
-        output_dtypes=schema.types_of("y"),
+        x_dtypes=of_known_types(schema, "x"),
+        scale_dtypes=of_known_types(schema, "x_scale"),
+        output_dtypes=of_known_types(schema, "y"),
         granularities=("per_tensor", "per_axis"),
         zero_point_required=not optional,
-        attributes=tuple(sorted(schema.attributes)),
+        attributes=tuple(sorted(set(_ATTRIBUTES) & set(schema.attributes))),
         default_axis=None,
     )
-    document = f"the schema of com.microsoft DequantizeLinear-1 in onnxruntime {version_of('onnxruntime')}"
+    document = f"the schema of com.microsoft DequantizeLinear-{version} in onnxruntime {version_of('onnxruntime')}"
     clauses = _installed_clauses(schema)
     if domain.zero_point_required:
         silent = "the schema does not mark this input as optional"
         clauses["zero-point-required"] = (schema.type_text("x_zero_point"), silent)
-    return _build("installed", document, domain, clauses)
+    identity = f"{_NAME}-{version}@installed"
+    return replace(
+        _build(identity, document, domain, clauses),
+        wording=schema.wording,
+        assumptions=assumptions(identity, NEWEST_READ, schema, _ATTRIBUTES),
+    )
 
 
 def carried(identity: str, distribution: str, python: str) -> bool:
@@ -283,6 +313,8 @@ def carried(identity: str, distribution: str, python: str) -> bool:
     Raises:
         DocumentError: One of the schemas cannot be read.
     """
-    key = ("com.microsoft", "DequantizeLinear", 1)
+    if not identity.endswith("@installed"):
+        return False
+    key = ("com.microsoft", "DequantizeLinear", int(identity.partition("@")[0].rpartition("-")[2]))
     theirs = schemas("onnxruntime", python).get(key)
-    return identity.endswith("@installed") and theirs is not None and theirs == schemas("onnxruntime").get(key)
+    return theirs is not None and theirs == schemas("onnxruntime").get(key)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Literal
 
@@ -32,6 +32,16 @@ class Clause:
     """The title of the document."""
     note: str = ""
     """A remark on the sentence. Where the document is silent, the note says on what."""
+
+
+@dataclass(frozen=True)
+class Wording:
+    """The whole text of an edition, in a form that two editions can be compared by."""
+
+    lists: Mapping[str, tuple[str, ...]]
+    """Lists of names by their title, such as the admitted types of x. Their order has no meaning."""
+    sentences: Mapping[str, tuple[str, ...]]
+    """The sentences of each part of the document by the part's title."""
 
 
 @dataclass(frozen=True)
@@ -173,6 +183,10 @@ class Contract:
     """The contradictions inside the document itself."""
     official_cases: Callable[[], tuple[OfficialCase, ...]] = tuple
     """The calls whose results the document states. They are part of it: see `due`."""
+    wording: Callable[[], Wording] | None = field(default=None, repr=False)
+    """The whole text. None if only the clauses are quoted from the document."""
+    assumptions: tuple[str, ...] = ()
+    """Sentences on what the document has and the code does not know, and what is assumed instead."""
     like: str = ""
     """For an edition that no implementation knows by its id: the edition whose calls have the same form."""
     denormals: Denormals = "flush-inputs"
@@ -218,5 +232,6 @@ __all__ = [
     "Reading",
     "TextCheck",
     "Verdict",
+    "Wording",
     "judged",
 ]

@@ -1,7 +1,8 @@
-"""ai.onnx DequantizeLinear, versions 10 to 25, from the schemas of the installed onnx."""
+"""ai.onnx DequantizeLinear, in every version that the installed onnx has."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -9,7 +10,15 @@ from xverify.arithmetic.linear_operands import ceil_div, has_nonzero, linear_ope
 from xverify.arithmetic.reading import Operands, Reading
 from xverify.arithmetic.readings import EXACT, FLOAT32, OUTPUT, by_name
 from xverify.contracts import official_cases
-from xverify.contracts.documents import Schema, newest_opset, schemas, version_of
+from xverify.contracts.documents import (
+    Schema,
+    assumptions,
+    newest_opset,
+    of_known_types,
+    schemas,
+    version_of,
+    versions,
+)
 from xverify.contracts.model import (
     Cell,
     Clause,
@@ -25,8 +34,14 @@ from xverify.contracts.official_cases import onnx_node_tests
 from xverify.core.call import Call
 from xverify.core.errors import DocumentError
 
-VERSIONS = (10, 13, 19, 21, 23, 24, 25)
-"""The versions of the operator, up to the newest that has a contract."""
+NEWEST_READ = 28
+"""The newest version whose whole text a person has read and put into rules.
+
+Compare a newer one with it by ``xverify contracts --diff``. Write the rules of what changed, then raise this number.
+"""
+
+_NAME = "ai.onnx/DequantizeLinear"
+_ATTRIBUTES = ("axis", "block_size", "output_dtype")
 
 _PATTERNS = {
     "formula": r"dequantization formula is",
@@ -46,7 +61,7 @@ _PATTERNS = {
 }
 """The pattern that finds the sentence of each clause in the schema's text."""
 
-_SILENT = {
+_SILENT: Mapping[str, tuple[int, int | None, str]] = {
     "axis-length": (
         13,
         19,
@@ -57,14 +72,14 @@ _SILENT = {
         10,
         "the text asks for scalars and does not say whether a tensor of shape [1] is one",
     ),
-    "blocked-empty-axis": (21, 99, "no sentence covers blocked quantization of an axis of extent 0"),
+    "blocked-empty-axis": (21, None, "no sentence covers blocked quantization of an axis of extent 0"),
     "subnormal": (
         10,
-        99,
+        None,
         "no sentence mentions subnormal results: whether they are kept or flushed to zero is open",
     ),
 }
-"""Subjects on which the text is silent: the first and last such version, and a note."""
+"""Subjects on which the text is silent: the first and last such version, and a note. None: every later version."""
 
 _CONTRADICTED = {
     "shape-1-zero-point": (
@@ -93,7 +108,7 @@ def _clauses(identity: str, version: int, schema: Schema, quantize: Schema | Non
             clauses[name] = Clause(f"{identity}/{name}", clauses[name].text, document, note)
     clauses.setdefault("output-type", Clause(f"{identity}/output-type", schema.type_text("y"), document))
     for name, (first, last, note) in _SILENT.items():
-        if first <= version <= last:
+        if first <= version and (last is None or version <= last):
             clauses[name] = Clause(f"{identity}/{name}", "", document, note)
     for name, (first, sentence, note) in _CONTRADICTED.items():
         if version >= first and sentence in clauses:
@@ -238,6 +253,35 @@ def _text_checks(version: int, domain: Domain, schema: Schema) -> tuple[TextChec
     return (*_check_onnxruntime(version, schema), *cases)
 
 
+def editions() -> Mapping[str, Callable[[], Contract]]:
+    """The editions of the installed onnx by id, oldest first.
+
+    Without onnx there is one, whose text cannot be read.
+    """
+    try:
+        listed = versions(schemas("onnx"), "")
+    except DocumentError:
+        listed = (NEWEST_READ,)
+    return {f"{_NAME}-{version}": partial(contract, version) for version in listed}
+
+
+def key(identity: str) -> tuple[str, str, int]:
+    """The key of an edition among schemas."""
+    return "", "DequantizeLinear", int(identity.rpartition("-")[2])
+
+
+def missing(identity: str) -> int | None:
+    """The version of an edition that there is, but that the installed onnx is too old to have; else None."""
+    name, _, version = identity.rpartition("-")
+    if name != _NAME or not version.isdecimal() or int(version) > NEWEST_READ:
+        return None
+    try:
+        newest = max(versions(schemas("onnx"), ""), default=0)
+    except DocumentError:
+        newest = 0
+    return int(version) if int(version) > newest else None
+
+
 def contract(version: int) -> Contract:
     """The edition ai.onnx/DequantizeLinear-<version>.
 
@@ -248,18 +292,20 @@ def contract(version: int) -> Contract:
     schema = by_version.get(("", "DequantizeLinear", version))
     if schema is None:
         raise DocumentError(f"onnx {version_of('onnx')} has no DequantizeLinear-{version}; install a newer onnx")
-    identity = f"ai.onnx/DequantizeLinear-{version}"
+    identity = f"{_NAME}-{version}"
     document = f"DequantizeLinear-{version} in onnx.defs of onnx {version_of('onnx')}"
     granularities: tuple[Granularity, ...] = ("per_tensor", "per_axis", "blocked")
     domain = Domain(
         family="linear",
-        x_dtypes=schema.types_of("x"),
-        scale_dtypes=schema.types_of("x_scale"),
-        output_dtypes=schema.types_of("y"),
+        x_dtypes=of_known_types(schema, "x"),
+        scale_dtypes=of_known_types(schema, "x_scale"),
+        output_dtypes=of_known_types(schema, "y"),
         granularities=granularities[: 1 + ("axis" in schema.attributes) + ("block_size" in schema.attributes)],
-        attributes=tuple(sorted(schema.attributes)),
+        attributes=tuple(sorted(set(_ATTRIBUTES) & set(schema.attributes))),
     )
     clauses = _clauses(identity, version, schema, by_version.get(("", "QuantizeLinear", version)), document)
+    if version > NEWEST_READ:
+        clauses = _kept(identity, document) | clauses
     return Contract(
         id=identity,
         title=f"ONNX DequantizeLinear, version {version}",
@@ -273,7 +319,20 @@ def contract(version: int) -> Contract:
         value_clause=partial(_value_clause, identity, version),
         text_checks=partial(_text_checks, version, domain, schema),
         official_cases=partial(_official_cases, version, domain),
+        wording=schema.wording,
+        assumptions=assumptions(identity, NEWEST_READ, schema, _ATTRIBUTES),
     )
+
+
+def _kept(identity: str, document: str) -> dict[str, Clause]:
+    """The clauses of the newest version that a person has read, for a newer one whose text may lack them."""
+    read = contract(max(version for version in versions(schemas("onnx"), "") if version <= NEWEST_READ))
+    kept = {}
+    for clause in read.clauses.values():
+        name = clause.id.rpartition("/")[2]
+        note = f"a sentence of {read.id}, assumed to hold here" if clause.text else clause.note
+        kept[name] = Clause(f"{identity}/{name}", clause.text, document, note)
+    return kept
 
 
 def carried(identity: str, distribution: str, python: str) -> bool:
@@ -284,10 +343,9 @@ def carried(identity: str, distribution: str, python: str) -> bool:
     Raises:
         DocumentError: The package of that Python does not answer.
     """
-    version = int(identity.rpartition("-")[2])
     try:
-        return ("", "DequantizeLinear", version) in schemas(distribution, python)
+        return key(identity) in schemas(distribution, python)
     except DocumentError:
         if distribution != "onnxruntime":
             raise
-        return version <= newest_opset(python)
+        return key(identity)[2] <= newest_opset(python)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -11,10 +12,10 @@ import numpy as np
 from xverify.arithmetic.linear_operands import along_axis, normal_axis
 from xverify.arithmetic.range_readings import MIN_COMBINED, MIN_FIRST, SCALED_FLOAT, SCALED_SYMMETRIC
 from xverify.arithmetic.reading import Operands, Reading
-from xverify.contracts.documents import sentence, tensorflow_docstring, version_of
+from xverify.contracts.documents import sentence, tensorflow_docstring, tested_without, version_of
 from xverify.contracts.model import Cell, Clause, Contract, Domain, Judgement, TextCheck, judged
 from xverify.core.call import Call, Tensor
-from xverify.core.dtypes import floats, integer_range
+from xverify.core.dtypes import FLOATS, floats, integer_range
 
 _NAME = "tensorflow/Dequantize"
 _SEED_DOCUMENT = "TensorFlow 1, Dequantize"
@@ -239,9 +240,9 @@ def installed_contract() -> Contract:
     outputs = re.findall(r"tf\.(\w+)", argument("dtype").split("Defaults")[0].replace("tf.DType", ""))
     domain = Domain(
         family="range",
-        x_dtypes=tuple(_QUANTIZED[name] for name in types),
+        x_dtypes=tuple(_QUANTIZED[name] for name in types if name in _QUANTIZED),
         scale_dtypes=("float32",),
-        output_dtypes=tuple(sorted(outputs, reverse=True)) or ("float32",),
+        output_dtypes=tuple(sorted(set(outputs) & set(FLOATS), reverse=True)) or ("float32",),
         granularities=("per_tensor", "per_axis") if argument("axis") else ("per_tensor",),
         attributes=tuple(name for name in ("mode", "narrow_range", "axis", "dtype") if argument(name)),
         default_axis=None,
@@ -266,13 +267,16 @@ def installed_contract() -> Contract:
         "the text says nothing of what the axis does: ranges are called scalars throughout",
     )
     clauses = {name: (quote, "") for name, quote in sentences.items()} | {"axis": axis}
-    return _build(
+    built = _build(
         "installed",
         document,
         domain,
         clauses | {name: ("", note) for name, note in silent.items()},
         _redeclared(text),
     )
+    unknown = [f"{name} of input" for name in types if name not in _QUANTIZED]
+    unknown += [f"{name} of output" for name in outputs if name not in FLOATS]
+    return replace(built, assumptions=tested_without(built.id, {"type": unknown}))
 
 
 def carried(identity: str, distribution: str, python: str) -> bool:

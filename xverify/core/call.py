@@ -22,6 +22,7 @@ Attribute = Union[int, str, bool]
 
 BITS: dict[str, int] = {
     "int2": 2, "uint2": 2, "int4": 4, "uint4": 4, "float4_e2m1fn": 4,
+    "float6_e2m3fn": 6, "float6_e3m2fn": 6,
     "int8": 8, "uint8": 8, "float8_e4m3fn": 8, "float8_e4m3fnuz": 8, "float8_e5m2": 8, "float8_e5m2fnuz": 8,
     "float8_e8m0fnu": 8,
     "int16": 16, "uint16": 16, "float16": 16, "bfloat16": 16,

@@ -18,13 +18,17 @@ from xverify.core.call import BITS, Tensor, code_dtype
 SIGNED = ("int2", "int4", "int8", "int16", "int32")
 UNSIGNED = ("uint2", "uint4", "uint8", "uint16")
 INTEGERS = (*SIGNED, *UNSIGNED)
-SMALL_FLOATS = ("float4_e2m1fn", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")
+SMALL_FLOATS = (
+    "float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn",
+    "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
+)  # fmt: skip
 QUANTIZED = (*INTEGERS, *SMALL_FLOATS)
 FLOATS = ("float32", "float16", "bfloat16")
 
 COMMONEST = (
     "uint8", "int8", "int4", "uint4", "int32", "float8_e4m3fn", "float8_e5m2", "int16", "uint16", "float4_e2m1fn",
     "float8_e4m3fnuz", "float8_e5m2fnuz", "float32", "float16", "bfloat16", "float8_e8m0fnu", "int2", "uint2",
+    "float6_e2m3fn", "float6_e3m2fn",
 )  # fmt: skip
 """The dtypes in the order in which examples use them: the commonest first."""
 
@@ -34,6 +38,8 @@ MIN_EXPONENT = {"float32": -126, "float16": -14, "bfloat16": -126}
 
 UNIT_EXPONENT = {
     "float4_e2m1fn": -1,
+    "float6_e2m3fn": -3,
+    "float6_e3m2fn": -4,
     "float8_e4m3fn": -9,
     "float8_e4m3fnuz": -10,
     "float8_e5m2": -16,

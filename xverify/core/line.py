@@ -187,7 +187,7 @@ def _string(text: str) -> str:
 
 
 def _digits(dtype: str) -> int:
-    return max(1, BITS[dtype] // 4)
+    return -(-BITS[dtype] // 4)
 
 
 def _tensor_to_text(tensor: Tensor) -> str:

@@ -242,6 +242,8 @@ def opset_beside(call: Call) -> int:
     domain, operator = call.contract.split("/")
     if domain == "ai.onnx":
         return int(operator.partition("@")[0].rpartition("-")[2])
+    if BITS[call.data.dtype] == 6:
+        return 28
     return 21 if BITS[call.data.dtype] < 8 else 19 if call.data.dtype.startswith("float8") else 17
 
 

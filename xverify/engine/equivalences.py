@@ -31,7 +31,7 @@ from xverify.verify import equivalence
 from xverify.verify.findings import Subject
 from xverify.verify.verdicts import compared, judge
 
-CALLS = 45
+CALLS = 48
 """The number of calls of each contract that get twins: one for each type of x and granularity of the newest edition."""
 
 MOST_VALUES = 1000

@@ -42,7 +42,7 @@ def contracts_named(patterns: Sequence[str]) -> tuple[tuple[Contract, ...], tupl
     """Resolve ids, glob patterns and Python files to editions; all built-in ones if there are no patterns.
 
     Returns:
-        The editions, and a sentence for each whose document cannot be read here.
+        The editions; and a sentence for each whose document cannot be read here, or has what the code does not know.
 
     Raises:
         UsageError: A pattern names nothing, a file defines no editions, or no named edition can be read.
@@ -54,6 +54,7 @@ def contracts_named(patterns: Sequence[str]) -> tuple[tuple[Contract, ...], tupl
             if chosen.get(contract.id, contract) is not contract:
                 raise UsageError(f"{pattern}: {contract.id} is defined by a file that was named before")
             chosen[contract.id] = contract
+            sentences.extend(contract.assumptions)
     if not chosen:
         raise UsageError(sentences[0])
     return tuple(chosen.values()), tuple(dict.fromkeys(sentences))
@@ -229,6 +230,18 @@ def reference_named(name: str, kernel: Oracle, say: Say = unsaid) -> Oracle:
         return replace(distinguished(plugin(name), kernel), strict=True)
     except TargetError as error:
         raise UsageError(str(error)) from None
+
+
+def edition_by_default(oracle: Oracle | None = None) -> str:
+    """The id of the edition to use when the user names none: ONNX's newest.
+
+    Frameworks refuse opsets that are newer than they. They get the newest edition that onnxruntime has.
+
+    Args:
+        oracle: The implementation that answers, or that the kernel has to match.
+    """
+    is_framework = oracle is not None and oracle.role != "kernel" and not oracle.in_house
+    return contracts.newest_run() if is_framework else contracts.newest()
 
 
 def is_target(name: str) -> bool:

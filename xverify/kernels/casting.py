@@ -39,12 +39,11 @@ def is_byte_coded(dtype: np.dtype[Any]) -> bool:
 def code_values(dtype: np.dtype[Any]) -> Array:
     """The float32 value of every byte of a dtype of 8 bits or fewer; each value is exact.
 
-    The unused high bits of a 4- or 2-bit type's byte are ignored: ml_dtypes fills them with an integer's sign, others
-    with 0.
+    The unused high bits of a narrower type's byte are ignored: ml_dtypes fills them with an integer's sign, others with 0.
     """
     codes = np.arange(256, dtype=np.uint8)
-    if dtype.name.startswith("float4"):  # ml_dtypes takes any of these bits for a sign
-        codes &= 15
+    if dtype.name.startswith("float"):  # ml_dtypes takes any unused bit for a sign
+        codes &= np.uint8((1 << ml_dtypes.finfo(dtype).bits) - 1)
     table: Array = codes.view(dtype).astype(np.float32)
     table.flags.writeable = False
     return table

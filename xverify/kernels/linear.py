@@ -28,7 +28,7 @@ def dequantize_linear(
     block_size: int | None = None,
     out_dtype: DTypeLike | None = None,
     out: Array | None = None,
-    contract: str = "ai.onnx/DequantizeLinear-25",
+    contract: str = "ai.onnx/DequantizeLinear",
     backend: str | None = None,
 ) -> Array:
     """y = (x - zero_point) * scale, exact and rounded once.

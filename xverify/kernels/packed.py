@@ -1,11 +1,11 @@
-"""Packed 4- and 2-bit codes, as ONNX stores them: several in a byte, the first in the lowest bits."""
+"""Packed codes of fewer than 8 bits, as ONNX stores them: without gaps, the first in the lowest bits."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from math import prod
+from math import gcd, prod
 from operator import index as as_integer
 from typing import Any
 
@@ -21,7 +21,7 @@ from xverify.kernels.formula import arithmetic
 from xverify.kernels.linear import evaluated
 from xverify.kernels.plans import Plan, remembered
 
-WIDTHS = {"int4": 4, "uint4": 4, "float4_e2m1fn": 4, "int2": 2, "uint2": 2}
+WIDTHS = {"int4": 4, "uint4": 4, "float4_e2m1fn": 4, "int2": 2, "uint2": 2, "float6_e2m3fn": 6, "float6_e3m2fn": 6}
 """Bits of the dtypes that are packed."""
 
 BYTE = np.dtype(np.uint8)
@@ -39,20 +39,22 @@ def dequantize_packed(
     block_size: int | None = None,
     out_dtype: DTypeLike | None = None,
     out: Array | None = None,
-    contract: str = "ai.onnx/DequantizeLinear-25",
+    contract: str = "ai.onnx/DequantizeLinear",
     backend: str | None = None,
 ) -> Array:
     """`xverify.dequantize_linear` of packed codes.
 
-    Elements are in C order, the first of a byte in its lowest bits. Unused bits of the last byte are ignored.
-    Compiled loops read packed codes directly. NumPy unpacks the codes of x a block at a time, and all zero points first.
+    Elements are in C order, the first of a byte in its lowest bits. Four codes of 6 bits fill 3 bytes. Unused bits of the last
+    byte are ignored.
+    Compiled loops read packed codes of 4 and 2 bits directly. NumPy unpacks other codes of x a block at a time, and all their
+    zero points first.
 
     Args:
         x: the bytes: uint8, 1-D, ceil(elements * bits / 8) of them.
         scale: as for `xverify.dequantize_linear`.
         zero_point: packed bytes too (uint8, 1-D), for as many codes as scale has elements; or an array of ``dtype`` and of
             scale's shape; None is 0.
-        dtype: the dtype of the codes: int4, uint4, float4_e2m1fn, int2 or uint2, as a name or as ml_dtypes' dtype.
+        dtype: the dtype of the codes, one of `WIDTHS`, as a name or as ml_dtypes' dtype.
         shape: the shape of the tensor.
         axis, block_size, out_dtype, out, contract, backend: as for `xverify.dequantize_linear`.
 
@@ -64,7 +66,7 @@ def dequantize_packed(
         ValueError: as `xverify.dequantize_linear`, and for the shape of x and ``shape``.
 
     Source:
-        "Packed 4-bit elements" and "Packed 2-bit elements" of ONNX (IR specification, and TensorProto's raw_data).
+        "Packed 4-bit elements" and "Packed 2-bit elements" of ONNX (IR specification); TensorProto's raw_data for 6 bits.
     """
     if type(x) is not np.ndarray:
         x = np.asarray(x)
@@ -114,15 +116,19 @@ def packed_plan(
     unpacked, extents = _packed_dtype(dtype), _extents(shape)
     bits = WIDTHS[unpacked.name]
     _require_bytes("x", x_dtype, x_shape, prod(extents), bits)
-    in_byte, zero_points_in_byte = 8 // bits, 1
-    if zero_point_dtype == BYTE:
+    has_packed_zero_points = zero_point_dtype == BYTE
+    if has_packed_zero_points:
         _require_bytes("zero_point", zero_point_dtype, zero_point_shape, prod(scale_shape), bits)
-        zero_point_dtype, zero_point_shape, zero_points_in_byte = unpacked, scale_shape, in_byte
+        zero_point_dtype, zero_point_shape = unpacked, scale_shape
+    in_byte = 1 if 8 % bits else 8 // bits  # Compiled loops take codes across bytes one a byte.
+    zero_points_in_byte = in_byte if has_packed_zero_points else 1
     described = (unpacked, extents, scale_dtype, scale_shape, zero_point_dtype, zero_point_shape)
     plan = linear_plan(contract, *described, axis, block_size, out_dtype, backend, in_byte, zero_points_in_byte)
-    if chosen(backend) == "numba":
+    is_compiled = chosen(backend) == "numba"
+    if is_compiled and in_byte > 1:
         return plan
-    return replace(plan, apply=partial(_unpacked, plan, unpacked, zero_points_in_byte > 1))
+    write = _read_unpacked if is_compiled else _unpacked
+    return replace(plan, apply=partial(write, plan, unpacked, has_packed_zero_points), small=None)
 
 
 def _unpacked(
@@ -139,12 +145,32 @@ def _unpacked(
     Unpack the zero points, and the codes of x by blocks if they are many.
     """
     bits = WIDTHS[dtype.name]
-    if zero_point is not None and has_packed_zero_points:
-        zero_point = unpack(zero_point, bits, 0, scale.size).view(dtype).reshape(scale.shape)
+    zero_point = _zero_points(dtype, has_packed_zero_points, scale, zero_point)
     if out.size <= BLOCK:
         plan.apply(out, unpack(packed, bits, 0, out.size).view(dtype).reshape(out.shape), scale, zero_point)
     else:
         _in_blocks(out, dtype, packed, scale, zero_point, plan.spread)
+
+
+def _read_unpacked(
+    plan: Plan,
+    dtype: np.dtype[Any],
+    has_packed_zero_points: bool,
+    out: Array,
+    packed: Array,
+    scale: Array,
+    zero_point: Array | None,
+) -> None:
+    """Compute the formula with compiled loops, for which NumPy unpacks the codes piece by piece."""
+    zero_point = _zero_points(dtype, has_packed_zero_points, scale, zero_point)
+    plan.apply(out, packed, scale, zero_point, partial(unpack, packed, WIDTHS[dtype.name]))
+
+
+def _zero_points(dtype: np.dtype[Any], are_packed: bool, scale: Array, zero_point: Array | None) -> Array | None:
+    """The zero points, one a byte."""
+    if zero_point is None or not are_packed:
+        return zero_point
+    return unpack(zero_point, WIDTHS[dtype.name], 0, scale.size).view(dtype).reshape(scale.shape)
 
 
 def _in_blocks(
@@ -164,14 +190,21 @@ def _in_blocks(
 
 def unpack(packed: Array, bits: int, start: int, stop: int) -> Array:
     """Codes start ... stop - 1, one a byte, with zeros above. bits: bits of a code."""
-    per_byte = 8 // bits
-    first = start // per_byte
-    part = packed[first : -(-stop // per_byte)]
-    codes: Array = np.empty(part.size * per_byte, np.uint8)
-    for position in range(per_byte):
-        np.right_shift(part, np.uint8(position * bits), out=codes[position::per_byte])
+    in_group = 8 // gcd(bits, 8)  # the fewest codes that fill whole bytes
+    of_bytes = in_group * bits // 8
+    first = start // in_group
+    part = packed[first * of_bytes : -(-stop // in_group) * of_bytes]
+    if part.size % of_bytes:  # the last group, without the bytes that have no codes
+        part = np.append(part, np.zeros(-part.size % of_bytes, np.uint8))
+    codes: Array = np.empty(part.size // of_bytes * in_group, np.uint8)
+    for position in range(in_group):
+        byte, shift = divmod(position * bits, 8)
+        of_position = codes[position::in_group]
+        np.right_shift(part[byte::of_bytes], np.uint8(shift), out=of_position)
+        if shift + bits > 8:
+            of_position |= part[byte + 1 :: of_bytes] << np.uint8(8 - shift)
     codes &= np.uint8((1 << bits) - 1)
-    return codes[start - first * per_byte : stop - first * per_byte]
+    return codes[start - first * in_group : stop - first * in_group]
 
 
 _INT = frozenset((int,))

@@ -173,7 +173,7 @@ def canonical(dtype: str, code: int) -> int:
 
 def words(dtype: str, code: int) -> str:
     """A code in decimal and in hex."""
-    digits = "0x%0*x" % (max(1, BITS[dtype] // 4), code)
+    digits = "0x%0*x" % ((BITS[dtype] + 3) // 4, code)
     if dtype == "bfloat16":
         return "%s (%s)" % (float(np.array([code << 16], np.uint32).view(np.float32)[0]), digits)
     if dtype in FRACTION_BITS:

@@ -232,7 +232,7 @@ def _assigned(name: str, tensor: Tensor) -> list[str]:
     bits = tensor.codes.reshape(-1)
     view = "" if own else f".view(ml_dtypes.{tensor.dtype})"
     if values is None:
-        digits = max(1, BITS[tensor.dtype] // 4)
+        digits = -(-BITS[tensor.dtype] // 4)
         values = [f"0x{int(code):0{digits}x}" for code in bits]
         if own:
             dtype, view = tensor.codes.dtype.name, f".view(np.{tensor.dtype})"

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from xverify.core.call import BITS
 from xverify.core.dtypes import common_first
 from xverify.core.surroundings import in_words
 from xverify.core.verdict import Verdict
@@ -34,7 +35,7 @@ MOST_MESSAGE = 100
 
 _GROUPS_OF_TYPES = (
     ("float8", lambda dtype: dtype.startswith("float8_e") and dtype != "float8_e8m0fnu"),
-    ("of fewer than 8 bits", lambda dtype: dtype in ("int2", "uint2", "int4", "uint4", "float4_e2m1fn")),
+    ("of fewer than 8 bits", lambda dtype: BITS[dtype] < 8),
     ("a float type", lambda dtype: dtype.startswith(("float", "bfloat"))),
     ("an integer", lambda dtype: "int" in dtype),
 )

@@ -125,10 +125,12 @@ _FLOAT_CODINGS = {
     "float8_e5m2fnuz": _float_coding(5, 2, 16, 0xFF, 0x80, _NAN),
     # Neither infinities nor NaN.
     "float4_e2m1fn": _float_coding(2, 1, 1, 0, 1, 0),
+    "float6_e2m3fn": _float_coding(2, 3, 1, 0, 1, 0),
+    "float6_e3m2fn": _float_coding(3, 2, 3, 0, 1, 0),
 }
 """Float types of x.
 
-Source: ONNX, "Float stored in 8 bits" and "Float stored in 4 bits"; OCP Microscaling Formats 1.0.
+Source: ONNX, "Float stored in 8 bits", "Float stored in 6 bits" and "Float stored in 4 bits"; OCP Microscaling Formats 1.0.
 """
 
 

@@ -1,8 +1,8 @@
 // One element: its code's number, the formula, exact and rounded once, and the result's code. Part of dequantize.cu.
 
 enum Type {
-    NONE, INT8, UINT8, INT16, UINT16, INT32, INT64, INT4, UINT4, INT2, UINT2, FLOAT4_E2M1FN, FLOAT8_E4M3FN, FLOAT8_E4M3FNUZ,
-    FLOAT8_E5M2, FLOAT8_E5M2FNUZ, FLOAT8_E8M0FNU, FLOAT16, BFLOAT16, FLOAT32
+    NONE, INT8, UINT8, INT16, UINT16, INT32, INT64, INT4, UINT4, INT2, UINT2, FLOAT4_E2M1FN, FLOAT6_E2M3FN, FLOAT6_E3M2FN,
+    FLOAT8_E4M3FN, FLOAT8_E4M3FNUZ, FLOAT8_E5M2, FLOAT8_E5M2FNUZ, FLOAT8_E8M0FNU, FLOAT16, BFLOAT16, FLOAT32
 };
 
 typedef unsigned char Byte;
@@ -57,6 +57,8 @@ __device__ inline float number(int type, Word code)
     case INT2: return of_integer(code, 3, 2);
     case UINT2: return of_integer(code, 3, 0);
     case FLOAT4_E2M1FN: return of_float(code & 15, 8, 22, __uint_as_float(253u << 23), never, never);
+    case FLOAT6_E2M3FN: return of_float(code & 63, 32, 20, __uint_as_float(253u << 23), never, never);
+    case FLOAT6_E3M2FN: return of_float(code & 63, 32, 21, __uint_as_float(251u << 23), never, never);
     case FLOAT8_E4M3FN: {
         const Word no_number = (code & 0x80) | 0x7F;
         return of_float(code, 0x80, 20, __uint_as_float(247u << 23), never, no_number);

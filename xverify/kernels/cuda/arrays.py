@@ -20,9 +20,13 @@ INSTALL = "pip install 'xverify[cuda]'"
 CUDA_DEVICES = (2, 13)
 """kDLCUDA and kDLCUDAManaged of DLPack's DLDeviceType."""
 
+_BY_BITS = {
+    6: ("float6_e2m3fn", "float6_e3m2fn"), 4: ("int4", "uint4", "float4_e2m1fn"), 2: ("int2", "uint2"),
+}  # fmt: skip
+
 SUB_BYTE: dict[np.dtype[Any], int] = {
     np.dtype(dtype): bits
-    for bits, dtypes in ((4, ("int4", "uint4", "float4_e2m1fn")), (2, ("int2", "uint2")))
+    for bits, dtypes in _BY_BITS.items()
     for dtype in (getattr(ml_dtypes, name) for name in dtypes)
 }
 """Bits of the dtypes that have fewer than 8."""
@@ -199,7 +203,7 @@ def given(value: Any, name: str, dtype: DTypeLike | None) -> Given:
 
 
 def packed(value: Any, name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Given:
-    """An operand of that shape whose 4- or 2-bit codes are packed in bytes.
+    """An operand of that shape whose codes of fewer than 8 bits are packed in bytes.
 
     Raises:
         TypeError: if the array is not of uint8.

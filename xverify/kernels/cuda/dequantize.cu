@@ -5,7 +5,7 @@
 // compiled as C++ and run on a CPU.
 //
 //   X_TYPE, SCALE_TYPE, ZERO_TYPE, OUT_TYPE   one of Type; ZERO_TYPE may be NONE
-//   X_BITS, ZERO_BITS    bits from one element to the next in memory: 4 or 2 where codes are packed, low bits first
+//   X_BITS, ZERO_BITS    bits from one element to the next in memory: 6, 4 or 2 where codes are packed, low bits first
 //   FORMULA              one of Formula: with PRODUCT * scale, with QUOTIENT / scale; of a range, scale is where its lower ends are and
 //                        zero where its upper; with TABLE, scale is where the results of all codes of 8 bits are
 //   SPREAD               0: one scale and one zero point serve all elements
@@ -58,6 +58,11 @@ __device__ inline Word element(const Byte* from, Index index, int bits)
     case 32: return ((const Word*)from)[index];
     case 16: return ((const unsigned short*)from)[index];
     case 8: return from[index];
+    case 6: {
+        const Byte* at = from + (unsigned long long)index * 6 / 8;
+        const int shift = (int)(index & 3) * 6 % 8;
+        return (shift > 2 ? at[0] | at[1] << 8 : at[0]) >> shift & 63;
+    }
     case 4: return from[index >> 1] >> (index & 1) * 4 & 15;
     default: return from[index >> 2] >> (index & 3) * 2 & 3;
     }
@@ -67,16 +72,20 @@ struct Codes {
     Word words[MOST_LANES];
 };
 
+// Bits from one code to the next in Codes. Codes of 6 bits take a byte there, so that none lies in two words.
+__device__ inline int lane_bits(int bits) { return bits == 6 ? 8 : bits; }
+
 __device__ inline Word taken(const Codes& codes, int lane, int bits)
 {
-    return codes.words[lane * bits / 32] >> lane * bits % 32 & (bits == 32 ? 0xFFFFFFFFu : (1u << bits % 32) - 1);
+    return codes.words[lane * lane_bits(bits) / 32] >> lane * lane_bits(bits) % 32 & (bits == 32 ? 0xFFFFFFFFu : (1u << bits % 32) - 1);
 }
 
 __device__ inline const Byte* address(const Byte* from, Index first, int bits) { return from + (unsigned long long)first * bits / 8; }
 
-// True if `lanes()` elements from there on can be read as one vector.
+// True if `lanes()` elements from there on can be read as one vector. No load has the 3 or 6 bytes of a vector of 6-bit codes.
 __device__ inline bool is_aligned(const Byte* from, Index first, int bits)
 {
+    if (bits == 6) return false;
     const int bytes = lanes() * bits / 8;
     const unsigned long long bit = ((unsigned long long)first * bits) % 8;
     return bit == 0 && (unsigned long long)address(from, first, bits) % (bytes > 16 ? 16 : bytes) == 0;
@@ -279,7 +288,8 @@ KERNEL void dequantize(
 #pragma unroll
                 for (int lane = 0; lane < MOST_LANES; ++lane) {
                     if (lane >= lanes()) break;
-                    codes[turn].words[lane * X_BITS / 32] |= element(x, first + lane, X_BITS) << lane * X_BITS % 32;
+                    codes[turn].words[lane * lane_bits(X_BITS) / 32] |= element(x, first + lane, X_BITS)
+                        << lane * lane_bits(X_BITS) % 32;
                 }
             }
         }

@@ -63,7 +63,7 @@ class Launch:
             formula: a formula of `ranges.cuh`, "PRODUCT", "QUOTIENT" or "TABLE". The lower ends of ranges are its
                 scales, the upper ends
                 its zero points.
-            packed: True if 4- and 2-bit codes are packed.
+            packed: True if codes of fewer than 8 bits are packed.
         """
         size = prod(x.shape)
         own_geometry = geometry(x.shape, scale.shape, spread) if size else None
@@ -117,8 +117,8 @@ class Launch:
         """
         head = self.head(y)
         vector_bits = self.lanes * self.x_bits
-        # A vector of more than 16 bytes is read in parts of 16.
-        is_whole = (8 * x + head * self.x_bits) % min(vector_bits, 128) == 0
+        # A vector of more than 16 bytes is read in parts of 16. No load has the 3 or 6 bytes of a vector of 6-bit codes.
+        is_whole = self.x_bits != 6 and (8 * x + head * self.x_bits) % min(vector_bits, 128) == 0
         is_streamed = self.size * self.x_bits // 8 + self.size * self.out_bytes > cache
         return (self.size, head, int(is_whole), int(is_streamed), *self.geometry.arguments(self.index_bits))
 

@@ -34,7 +34,7 @@ def dequantize_linear(
     block_size: int | None = None,
     out_dtype: DTypeLike | None = None,
     out: Any = None,
-    contract: str = "ai.onnx/DequantizeLinear-25",
+    contract: str = "ai.onnx/DequantizeLinear",
     stream: Any = None,
     x_dtype: DTypeLike | None = None,
     scale_dtype: DTypeLike | None = None,
@@ -81,17 +81,17 @@ def dequantize_packed(
     block_size: int | None = None,
     out_dtype: DTypeLike | None = None,
     out: Any = None,
-    contract: str = "ai.onnx/DequantizeLinear-25",
+    contract: str = "ai.onnx/DequantizeLinear",
     stream: Any = None,
     scale_dtype: DTypeLike | None = None,
 ) -> Any:
-    """`dequantize_linear` of packed 4- or 2-bit codes: in C order, the first of a byte in its lowest bits.
+    """`dequantize_linear` of packed codes of fewer than 8 bits: in C order, the first of a byte in its lowest bits.
 
     Args:
         x: a uint8 array of ceil(elements * bits / 8) bytes. Unused bits of the last byte are ignored.
         scale: as for `dequantize_linear`.
         zero_point: packed as x is, as many codes as scale has elements; None is 0.
-        dtype: int4, uint4, float4_e2m1fn, int2 or uint2.
+        dtype: int4, uint4, float4_e2m1fn, int2, uint2, float6_e2m3fn or float6_e3m2fn.
         shape: the shape of the tensor.
         axis, block_size, out_dtype, out, contract, stream, scale_dtype: as for `dequantize_linear`.
 
@@ -104,7 +104,7 @@ def dequantize_packed(
     require_device()
     meant, extents = named(dtype, "dtype"), tuple(int(extent) for extent in shape)
     if meant not in SUB_BYTE:
-        raise TypeError(f"dtype is {meant}; expected a dtype of 4 or 2 bits, since only such codes are packed")
+        raise TypeError(f"dtype is {meant}; expected a dtype of 6, 4 or 2 bits, since only such codes are packed")
     if any(extent < 0 for extent in extents):
         raise ValueError(f"shape is {extents}; expected no negative extent")
     with current(x, stream):
