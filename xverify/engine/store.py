@@ -290,6 +290,8 @@ def _finding(state: RunState, finding: Finding, with_values: bool = True) -> dic
             if finding.survives_without_breach is None
             else {"survives_without_breach": finding.survives_without_breach}
         ),
+        **({"lowest": finding.lowest} if finding.lowest else {}),
+        **({"rewrite": finding.rewrite} if finding.rewrite else {}),
         "others": [{"name": name, "outcome": text} for name, text in finding.others],
         "reference": None if finding.reference is None else finding.reference.label,
         "readings": list(finding.readings),
