@@ -150,6 +150,12 @@ BY_LIBRARY = "EP="
 """The beginning of an option that names the library of a plug-in execution provider."""
 
 
+class ProviderError(ValueError):
+    """The library of an execution provider cannot be used; the message is one sentence."""
+
+    is_sentence = True
+
+
 def with_option(oracle: Oracle, option: str) -> Oracle:
     """The oracle on an execution provider.
 
@@ -357,26 +363,26 @@ def _devices(ort: Any, library: str) -> List[Any]:
     """Register a plug-in provider's library, and return the first device that it offers.
 
     Raises:
-        ValueError: It cannot be registered, or it offers no device here. The message is one sentence.
+        ProviderError: It cannot be registered, or it offers no device here.
     """
     release, file = "onnxruntime %s" % ort.__version__, os.path.basename(library)
     if not hasattr(ort, "register_execution_provider_library"):
-        raise ValueError("%s cannot register the library of an execution provider; release 1.23 can" % release)
+        raise ProviderError("%s cannot register the library of an execution provider; release 1.23 can" % release)
     before = {device.ep_name for device in ort.get_ep_devices()}
     try:
         ort.register_execution_provider_library(os.path.splitext(file)[0], library)
     except Exception as error:
         reason = " ".join(str(error).rpartition("FAIL : ")[2].split())
-        raise ValueError("%s cannot register %s: %s" % (release, file, reason)) from None
+        raise ProviderError("%s cannot register %s: %s" % (release, file, reason)) from None
     devices = [device for device in ort.get_ep_devices() if device.ep_name not in before]
     if not devices:
-        raise ValueError("%s registered %s, but the provider offers no device on this machine" % (release, file))
+        raise ProviderError("%s registered %s, but the provider offers no device on this machine" % (release, file))
     return devices[:1]
 
 
 # -- rewrites of a graph -----------------------------------------------------------------------------------
 
-MOST_NODES = 8
+MOST_NODES = 5
 """The largest number of nodes on each side that a rewrite names."""
 
 
@@ -510,13 +516,17 @@ def short_form(call: ShortCall) -> ShortForm:
     if call.graph is not None:
         constants = list(call.graph[1].constants)
     provider = _provider(call)
-    body = model_lines(call, constants)
-    options = _option_lines(call, way, provider)
-    body += ["options = ort.SessionOptions()", *options] if options else []
-    body.append(
-        'session = ort.InferenceSession(model.SerializeToString()%s, providers=["%s"]%s)'
-        % (", options" if options else "", provider, "" if provider == CPU else ", enable_fallback=0")
+    library = provider[len(BY_LIBRARY) :] if provider.startswith(BY_LIBRARY) else ""
+    body = model_lines(
+        call, constants, {role: tensor.shape for role, tensor in call.tensors.items()} if library else None
     )
+    options = _option_lines(call, way, provider) + (_library_lines(library) if library else [])
+    body += ["options = ort.SessionOptions()", *options] if options else []
+    keywords = ["model.SerializeToString()", *(["options"] if options else [])]
+    keywords += [] if library else ['providers=["%s"]' % provider]
+    keywords += ["enable_fallback=0"] if provider != CPU else []
+    keywords += ['disabled_optimizers=["ConstantFolding"]'] if provider != CPU and constants else []
+    body.append("session = ort.InferenceSession(%s)" % ", ".join(keywords))
     fed = [role for role in call.tensors if role not in constants]
     operands: Dict[str, Tensor] = {}
     comments: Dict[str, str] = {}
@@ -532,13 +542,13 @@ def short_form(call: ShortCall) -> ShortForm:
         arguments = "%s_bits, %s" % (role, type_name(tensor.dtype))
         values.append("%s = ort.OrtValue.ortvalue_from_numpy_with_onnx_type(%s)" % (role, arguments))
     imports = ["import onnxruntime as ort", model_imports(constants)]
-    modules: Tuple[str, ...] = ()
+    modules: Tuple[str, ...] = ("os",) if library else ()
     if is_numpy(call.out_dtype) and way.bound:
         last = [*_bound_lines(call, fed), "y = bound()"]
     elif is_numpy(call.out_dtype):
         last = ["y = session.run(None, %s)[0]" % feeds(fed)]
     else:
-        code, modules = code_dtype(call.out_dtype), ("ctypes", "ml_dtypes")
+        code, modules = code_dtype(call.out_dtype), (*modules, "ctypes", "ml_dtypes")
         last = [
             *("%s = ort.OrtValue.ortvalue_from_numpy(%s)" % (role, role) for role in fed if role in operands),
             "result = session.run_with_ort_values(None, %s)[0]" % feeds(fed),
@@ -549,9 +559,20 @@ def short_form(call: ShortCall) -> ShortForm:
 
 
 def _provider(call: ShortCall) -> str:
-    """The execution provider in a name such as onnxruntime:CUDAExecutionProvider."""
-    match = re.match(r"\w+:(\w+)", call.full_name)
+    """The execution provider in a name such as onnxruntime:CUDAExecutionProvider, or EP= and the file of one."""
+    match = re.match(r"\w+:((?:EP=)?[\w.+-]+)", call.full_name)
     return match.group(1) if match else CPU
+
+
+def _library_lines(library: str) -> List[str]:
+    """Lines that register a plug-in provider's library, and add its first device to the options."""
+    return [
+        'library = os.path.abspath("%s")  # the path of the provider\'s library' % library,
+        "before = {device.ep_name for device in ort.get_ep_devices()}",
+        'ort.register_execution_provider_library("%s", library)' % os.path.splitext(library)[0],
+        "devices = [device for device in ort.get_ep_devices() if device.ep_name not in before]",
+        "options.add_provider_for_devices(devices[:1], {})",
+    ]
 
 
 def _option_lines(call: ShortCall, way: Route, provider: str) -> List[str]:

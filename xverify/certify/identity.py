@@ -42,7 +42,9 @@ def subject(oracle: Oracle, files: Mapping[str, Path], earlier: Mapping[str, str
     if oracle.module == NATIVE_KERNEL:
         named = _by_name([Path(oracle.arguments[0])])
     elif oracle.module != PYTHON_KERNEL:
-        named = _by_name(_in_house(oracle) if oracle.distribution == IN_HOUSE else [Path(f) for f in [oracle.library] if f])
+        named = _by_name(
+            _in_house(oracle) if oracle.distribution == IN_HOUSE else [Path(f) for f in [oracle.library] if f]
+        )
     digests = {**(earlier or {}), **{name: _digest(file) for name, file in named.items()}}
     return {
         "name": oracle.name,

@@ -144,7 +144,9 @@ def oracles_named(
             oracle, reasons = _resolved(name, say)
         if oracle not in chosen:
             if any(other.name == oracle.name for other in chosen):
-                raise UsageError(f"two files give the name {oracle.name}: give one of them another file name, with a link")
+                raise UsageError(
+                    f"two files give the name {oracle.name}: give one of them another file name, with a link"
+                )
             if held_to and not any(answers(oracle, contract.asked_as) for contract in held_to):
                 listed = ", ".join(map(repr, oracle.contracts)) or "nothing"
                 if names:

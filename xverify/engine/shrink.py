@@ -155,11 +155,12 @@ def _note_lowest_level(state: RunState, finding: Finding) -> None:
     """Find the least optimised path that shows a finding in surroundings."""
     contract, call = state.contract_of(finding), finding.call
     paths = state.pool.surrounded.get(finding.subject.name, ())
-    if call is None or not call.around or finding.subject not in paths or finding.key.verdict in DEATHS:
+    if call is None or not call.around or finding.subject not in paths or finding.key.verdict == "hang":
         return
     for subject in paths[: paths.index(finding.subject)]:
         if shrinking.reproduces(finding, contract, call, partial(state.pool.ask, subject)) is not None:
             finding.lowest = subject.options
+            finding.paths.add(subject.options)
             return
     finding.lowest = finding.subject.options
 
