@@ -8,7 +8,7 @@ import re
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -356,6 +356,8 @@ def load(*settings: str) -> Loaded:
         )
     if provider != CPU and provider not in start(_simplest(), ROUTES[""], fallback=True).get_providers():
         raise RuntimeError("%s does not start here: its device or a library that it needs is missing" % (provider,))
+    if devices and not any(_succeeds(start, model, ROUTES[""]) for model in _plainest()):
+        raise ProviderError("%s takes no DequantizeLinear: only the CPU provider would compute it" % (provider,))
     return Loaded(answer, (binding.NotImplemented, NotImplementedError), rewritten=rewritten)
 
 
@@ -429,6 +431,18 @@ def _simplest() -> bytes:
     """A model with which every provider can start."""
     tensors = {"x": Tensor("uint8", np.zeros(1, np.uint8)), "scale": Tensor("float32", np.zeros((), np.uint32))}
     return model_bytes(Call("ai.onnx/DequantizeLinear-10", tensors))
+
+
+def _plainest() -> Iterator[bytes]:
+    """Models of one value, of which a provider with any kernel for DequantizeLinear takes at least one."""
+    for dtype in ("uint8", "int8", "uint4", "int4", "uint16", "int16", "int32", "float8_e4m3fn"):
+        zero = np.zeros((1, 1), code_dtype(dtype))
+        for parameter, attributes in ((zero[0, 0], {}), (zero, {"axis": 1, "block_size": 1})):
+            scale = Tensor("float32", parameter.astype(np.uint32))
+            for more in ({}, {"zero_point": Tensor(dtype, parameter)}):
+                call = Call(BENCH_CONTRACTS[0], {"x": Tensor(dtype, zero), "scale": scale, **more}, attributes)
+                for constants in ((), tuple(call.tensors)[1:]):
+                    yield model_bytes(call, constants, shaped=True)
 
 
 def _succeeds(function: Callable[..., Any], *arguments: Any) -> bool:

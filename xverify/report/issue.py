@@ -433,6 +433,9 @@ def _with(subject: Json) -> str:
 
 def _plain(subject: Json) -> str:
     name = without_setting(subject["name"])
+    implementation, _, option = name.partition(":")
+    if option and implementation in titles():
+        return f"{titles()[implementation]} with {re.sub('^[A-Z]+=', '', option)}"
     return titles().get(name, name)
 
 
