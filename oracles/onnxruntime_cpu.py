@@ -184,13 +184,14 @@ def _with_library(oracle: Oracle, path: str) -> Oracle:
 
     Its name has the library's name without the folder, so that its findings have the same ids everywhere.
     """
-    library = os.path.abspath(os.path.expanduser(path))
+    named = os.path.basename(path)
+    library = os.path.realpath(os.path.expanduser(path))  # it looks for other libraries beside itself
     if not os.path.isfile(library):
         raise ValueError(
             "there is no file %r; after %s:%s comes the path of an execution provider's library, in which == would begin "
             "a version and @ a Python" % (path, oracle.name, BY_LIBRARY)
         )
-    option = BY_LIBRARY + re.sub(r"[^\w.+-]", "_", os.path.basename(library))
+    option = BY_LIBRARY + re.sub(r"[^\w.+-]", "_", named)
     return replace(
         oracle,
         name="%s:%s" % (oracle.name, option),
