@@ -396,8 +396,10 @@ class NodeOf:
     operator: str
     """The operator, with its domain unless that is ai.onnx."""
 
-    content: Tuple[Any, ...]
-    """Inputs, outputs and attributes."""
+    values: Tuple[Any, ...]
+    """Inputs and outputs."""
+
+    attributes: Tuple[bytes, ...] = ()
 
 
 def nodes_of(model: bytes) -> List[NodeOf]:
@@ -407,21 +409,29 @@ def nodes_of(model: bytes) -> List[NodeOf]:
     listed = []
     for node in onnx.load_model_from_string(model).graph.node:
         domain = "" if node.domain in ("", "ai.onnx") else node.domain + "."
-        attributes = sorted(attribute.SerializeToString() for attribute in node.attribute)
-        listed.append(NodeOf(domain + node.op_type, (tuple(node.input), tuple(node.output), tuple(attributes))))
+        attributes = tuple(sorted(attribute.SerializeToString() for attribute in node.attribute))
+        listed.append(NodeOf(domain + node.op_type, (tuple(node.input), tuple(node.output)), attributes))
     return listed
 
 
 def rewriting(before: Sequence[NodeOf], after: Sequence[NodeOf]) -> str:
     """The difference between two lists of nodes as a predicate; "" if there is none.
 
-    A node that has the same inputs, outputs and attributes in both lists stays unnamed.
+    A node that is equal in both lists stays unnamed. So do the operators with which both rests begin or end alike: only
+    names of values differ there.
     """
-    gone = [node.operator for node in before if node not in after]
-    new = [node.operator for node in after if node not in before]
-    if gone and new:
-        return "rewrites %s to %s" % (_listed(gone), _listed(new))
-    return "removes %s" % _listed(gone) if gone else "adds %s" % _listed(new) if new else ""
+    gone = [node for node in before if node not in after]
+    new = [node for node in after if node not in before]
+    if [node.operator for node in gone] == [node.operator for node in new]:
+        changed = [a.operator for a, b in zip(gone, new) if a.attributes != b.attributes]  # noqa: B905
+        return "changes the attributes of %s" % _listed(changed) if changed else ""
+    for end in (0, -1):
+        while gone and new and gone[end].operator == new[end].operator:
+            del gone[end], new[end]
+    names, others = [node.operator for node in gone], [node.operator for node in new]
+    if names and others:
+        return "rewrites %s to %s" % (_listed(names), _listed(others))
+    return "removes %s" % _listed(names) if names else "adds %s" % _listed(others)
 
 
 def _listed(operators: Sequence[str]) -> str:

@@ -193,7 +193,9 @@ def test_a_script_uses_the_library_beside_it(name: str, tmp_path: Path) -> None:
 
 def nodes(*described: str) -> list[NodeOf]:
     """Nodes such as "x Relu y"."""
-    return [NodeOf(operator, (source, target)) for source, operator, target in map(str.split, described)]
+    return [
+        NodeOf(operator, (source, target), tuple(axis)) for source, operator, target, *axis in map(str.split, described)
+    ]
 
 
 BEFORE = nodes("x DequantizeLinear a", "a MaxPool b", "b QuantizeLinear y")
@@ -206,6 +208,9 @@ BEFORE = nodes("x DequantizeLinear a", "a MaxPool b", "b QuantizeLinear y")
         (nodes("x MaxPool y"), "rewrites DequantizeLinear, MaxPool, QuantizeLinear to MaxPool"),
         (BEFORE[:2], "removes QuantizeLinear"),
         ([*BEFORE, *nodes("y Cast z")], "adds Cast"),
+        ([*nodes("x DequantizeLinear q", "q Cast a"), *BEFORE[1:]], "adds Cast"),
+        ([*nodes("x DequantizeLinear q", "q MaxPool b"), *BEFORE[2:]], ""),
+        ([*nodes("x DequantizeLinear a 1"), *BEFORE[1:]], "changes the attributes of DequantizeLinear"),
         (nodes(*(f"{i} Relu {i}" for i in range(7))),
          "rewrites DequantizeLinear, MaxPool, QuantizeLinear to Relu, Relu, Relu, Relu, Relu, ..."),
     ],
@@ -221,8 +226,7 @@ def test_the_optimised_model_names_the_rewrite(tmp_path: Path) -> None:
     tensors = {"x": x, "scale": scale, "zero_point": tensor("uint8", 2)}
     around = ("y>requantize:0", "constant:scale", "constant:zero_point")
     blob = encode_call(Call("ai.onnx/DequantizeLinear-21", tensors, around=around))
-    pair = "rewrites DequantizeLinear, QuantizeLinear, DequantizeLinear to DequantizeLinear"
-    for path, words in ((OFF, ""), (ALL, pair), ("no such path", "")):
+    for path, words in ((OFF, ""), (ALL, "removes QuantizeLinear, DequantizeLinear"), ("no such path", "")):
         outcome = run_call(loaded, blob, REWRITTEN + path, str(tmp_path))
         assert (outcome.kind, outcome.message) == ("rewrite", words)
     assert list(tmp_path.iterdir()) == []
