@@ -61,10 +61,15 @@ def structure(call: Call) -> Tuple[Any, ...]:
     return (call.contract.split("@")[0], dtypes, tuple(sorted(call.attributes.items())))
 
 
-def model_bytes(call: Call, initializers: Sequence[str] = ()) -> bytes:
-    """A model of the call. Its tensors are inputs without shape, except for the initializers.
+def model_bytes(call: Call, initializers: Sequence[str] = (), shaped: bool = False) -> bytes:
+    """A model of the call. Its tensors are inputs, except for the initializers.
 
     The output is declared by its name only, so that the implementation infers its type.
+
+    Args:
+        call: The call.
+        initializers: Roles whose tensors are constants of the model.
+        shaped: True to declare inputs with their shapes.
     """
     import onnx
     from onnx import helper
@@ -76,7 +81,7 @@ def model_bytes(call: Call, initializers: Sequence[str] = ()) -> bytes:
         attributes["output_dtype"] = element_type(str(attributes["output_dtype"]))
     node = helper.make_node("DequantizeLinear", names if names[2] else names[:2], ["y"], domain=domain, **attributes)
     inputs = [
-        helper.make_tensor_value_info(name, element_type(tensor.dtype), None)
+        helper.make_tensor_value_info(name, element_type(tensor.dtype), list(tensor.shape) if shaped else None)
         for name, tensor in call.tensors.items()
         if name not in initializers
     ]

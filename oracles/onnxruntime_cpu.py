@@ -1,13 +1,14 @@
-"""ONNX Runtime: its CPU provider on several paths, or any other execution provider by name."""
+"""ONNX Runtime: its CPU provider on several paths, or another execution provider by its name or its library."""
 
 from __future__ import annotations
 
 import ctypes
+import os
 import re
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Callable, Dict, List, Mapping, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -31,7 +32,7 @@ from xverify.oracles.timing import Problem, Solve, Timing, Way
 
 CPU = "CPUExecutionProvider"
 
-OFF, BASIC, EXTENDED, ALL = "DISABLE_ALL", "ENABLE_BASIC", "ENABLE_EXTENDED", "ENABLE_ALL"
+OFF, BASIC, EXTENDED, LAYOUT, ALL = "DISABLE_ALL", "ENABLE_BASIC", "ENABLE_EXTENDED", "ENABLE_LAYOUT", "ENABLE_ALL"
 
 PARALLEL = 573 * 128 + 1
 """The number of values from which a build with a parallel kernel splits the work.
@@ -78,9 +79,13 @@ GRAPHS: Dict[str, Route] = {
     UNOPTIMIZED: Route(0.25, level=OFF),
     "graph optimization=basic": Route(0.25, level=BASIC),
     "graph optimization=extended": Route(0.25, level=EXTENDED),
+    "graph optimization=layout": Route(0.0, level=LAYOUT),
     "graph optimization=all": Route(1.0, level=ALL),
 }
-"""The paths of calls in surroundings, the least optimised first. Each call costs a session."""
+"""The paths of calls in surroundings, the least optimised first. Each call costs a session.
+
+A path without a share is only asked if a finding appears there. Old releases, such as 1.19, lack the level "layout".
+"""
 
 RELEASES = (
     ("1.32.*", "ONNX Runtime 1.32, 2026-11"),
@@ -141,18 +146,30 @@ SESSIONS = 1024
 """Sessions in the cache. To create one takes milliseconds, to run it microseconds."""
 
 
+BY_LIBRARY = "EP="
+"""The beginning of an option that names the library of a plug-in execution provider."""
+
+
+class ProviderError(ValueError):
+    """The library of an execution provider cannot be used; the message is one sentence."""
+
+    is_sentence = True
+
+
 def with_option(oracle: Oracle, option: str) -> Oracle:
     """The oracle on an execution provider.
 
-    Only the worker knows if the installed build has the provider.
+    Only the worker knows if the installed build has the provider, or can register its library.
 
     Raises:
-        ValueError: It is no name of a provider.
+        ValueError: It is no name of a provider, or there is no such library.
     """
+    if option.startswith(BY_LIBRARY):
+        return _with_library(oracle, option[len(BY_LIBRARY) :])
     if not (option.endswith("ExecutionProvider") and option.isidentifier()):
         raise ValueError(
-            "%s takes the name of an execution provider after the colon, such as CUDAExecutionProvider, not %r"
-            % (oracle.name, option)
+            "%s takes the name of an execution provider after the colon, such as CUDAExecutionProvider, or the library of "
+            "one, such as EP=path/to/provider.so, not %r" % (oracle.name, option)
         )
     return replace(
         oracle,
@@ -162,8 +179,31 @@ def with_option(oracle: Oracle, option: str) -> Oracle:
     )
 
 
+def _with_library(oracle: Oracle, path: str) -> Oracle:
+    """The oracle on the plug-in provider of a library.
+
+    Its name has the library's name without the folder, so that its findings have the same ids everywhere.
+    """
+    named = os.path.basename(path)
+    library = os.path.realpath(os.path.expanduser(path))  # it looks for other libraries beside itself
+    if not os.path.isfile(library):
+        raise ValueError(
+            "there is no file %r; after %s:%s comes the path of an execution provider's library, in which == would begin "
+            "a version and @ a Python" % (path, oracle.name, BY_LIBRARY)
+        )
+    option = BY_LIBRARY + re.sub(r"[^\w.+-]", "_", named)
+    return replace(
+        oracle,
+        name="%s:%s" % (oracle.name, option),
+        arguments=(*oracle.arguments, *option_arguments(BY_LIBRARY + library)),
+        library=library,
+    )
+
+
 def option_arguments(option: str) -> Tuple[str, ...]:
     """The arguments of `load` for an execution provider."""
+    if option.startswith(BY_LIBRARY):
+        return ("library=" + option[len(BY_LIBRARY) :],)
     return ("provider=" + option,)
 
 
@@ -171,28 +211,34 @@ def load(*settings: str) -> Loaded:
     """Import ONNX Runtime. Sessions, and refusals to create one, are cached by structure.
 
     Args:
-        settings: "provider=NAME"; "threads=N" for one kernel, on every path; "denormals=zero", which treats subnormal
-            operands and results as zero.
+        settings: "provider=NAME" or "library=PATH" of a plug-in provider; "threads=N" for one kernel, on every path;
+            "denormals=zero", which treats subnormal operands and results as zero.
 
     Raises:
-        ValueError: The installed build has no such provider.
+        ValueError: The installed build has no such provider, or cannot register the library.
         RuntimeError: The provider does not start here.
     """
     import onnxruntime as ort
     from onnxruntime.capi import onnxruntime_pybind11_state as binding
 
     chosen = dict(entry.split("=", 1) for entry in settings)
-    provider = chosen.get("provider", CPU)
+    devices = _devices(ort, chosen["library"]) if "library" in chosen else []
+    provider = devices[0].ep_name if devices else chosen.get("provider", CPU)
+    # The optimiser computes on constants with the CPU's kernels, whatever the provider is.
+    disabled = ["ConstantFolding"] if provider != CPU else None
     # Before release 1.20, Python cannot feed a type that NumPy lacks: there the tensor is part of the model.
     feeds_any = hasattr(ort.OrtValue, "ortvalue_from_numpy_with_onnx_type")
     sessions: OrderedDict[Tuple[Any, ...], Any] = OrderedDict()
 
-    def start(model: bytes, way: Route, fallback: bool = False) -> Any:
+    def start(model: bytes, way: Route, fallback: bool = False, written: str = "") -> Any:
+        """A session; ``written`` is the file for the optimised model."""
         threads = int(chosen.get("threads", way.threads))
         options = ort.SessionOptions()
         options.log_severity_level = 4
         options.intra_op_num_threads = threads
         options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, "ORT_" + way.level)
+        if written:
+            options.optimized_model_filepath = written
         for name, wanted in (
             ("session.intra_op.allow_spinning", "0" if threads > 1 else ""),
             # Otherwise a DequantizeLinear of constants is kept, to be fused with what follows it.
@@ -202,8 +248,12 @@ def load(*settings: str) -> Loaded:
         ):
             if wanted:
                 options.add_session_config_entry(name, wanted)
+        if devices:
+            options.add_provider_for_devices(devices, {})
         # ONNX Runtime's Python code has a fallback of its own, which would try the CPU as well.
-        return ort.InferenceSession(model, options, providers=[provider], enable_fallback=0)
+        return ort.InferenceSession(
+            model, options, providers=None if devices else [provider], enable_fallback=0, disabled_optimizers=disabled
+        )
 
     def create(model: bytes, way: Route) -> Any:
         """A session on the provider alone.
@@ -219,11 +269,16 @@ def load(*settings: str) -> Loaded:
                 raise NotImplementedError("%s has no kernel for this call" % (provider,)) from None
             raise
 
+    def model_of(call: Call, constants: Sequence[str] = ()) -> bytes:
+        # Providers that compile, such as OpenVINO's, take a model whose inputs have no shape, and then fail when it runs.
+        return model_bytes(call, constants, shaped=bool(devices))
+
     def cached(call: Call, way: Route) -> Any:
-        key = (structure(call), way.level)
+        shapes = tuple(tensor.shape for tensor in call.tensors.values()) if devices else ()
+        key = (structure(call), way.level, shapes)
         if key not in sessions:
             try:
-                sessions[key] = create(model_bytes(call), way)
+                sessions[key] = create(model_of(call), way)
             except Exception as error:
                 sessions[key] = error.with_traceback(None)
             if len(sessions) > SESSIONS:
@@ -245,6 +300,17 @@ def load(*settings: str) -> Loaded:
         assert outcome.tensor is not None
         return replace(outcome, tensor=graph.back(outcome.tensor))
 
+    def rewritten(call: Call, path: str, folder: str) -> str:
+        """The nodes that the optimiser replaces at the path's level, as a predicate; "" if it replaces none."""
+        model, file = graph_bytes(call, graph_of(call)), os.path.join(folder, "optimized.onnx")
+        try:
+            start(model, GRAPHS[path], written=file)
+            with open(file, "rb") as optimized:
+                return rewriting(nodes_of(model), nodes_of(optimized.read()))
+        finally:
+            if os.path.exists(file):
+                os.unlink(file)
+
     def surrounded(call: Call, way: Route) -> Outcome:
         """The outcome of a call in its surroundings.
 
@@ -261,6 +327,8 @@ def load(*settings: str) -> Loaded:
 
     def answer(call: Call, path: str) -> Union[Tensor, Outcome]:
         way = GRAPHS[path] if path in GRAPHS else ROUTES[path]
+        if not hasattr(ort.GraphOptimizationLevel, "ORT_" + way.level):
+            raise NotImplementedError("onnxruntime %s has no level %s" % (ort.__version__, way.level))
         if call.around:
             return surrounded(call, way)
         constants = [
@@ -269,7 +337,7 @@ def load(*settings: str) -> Loaded:
             if role in way.constants or (tensor.dtype not in NUMPY_OWN and not feeds_any)
         ]
         fresh = constants or way.threads > 1
-        session = create(model_bytes(call, constants), way) if fresh else cached(call, way)
+        session = create(model_of(call, constants), way) if fresh else cached(call, way)
         handed = {name: _fed(ort, tensor) for name, tensor in call.tensors.items() if name not in constants}
         arrays = {name: fed for name, fed in handed.items() if isinstance(fed, np.ndarray)}
         dtype = _NUMPY_TYPES.get(session.get_outputs()[0].type)
@@ -282,20 +350,110 @@ def load(*settings: str) -> Loaded:
             result = session.run(None, feeds)[0]
         return answered(result, call, arrays)
 
-    if provider not in ort.get_available_providers():
+    if not devices and provider not in ort.get_available_providers():
         raise ValueError(
             "onnxruntime %s has no %s here; it has %s"
             % (ort.__version__, provider, ", ".join(ort.get_available_providers()))
         )
     if provider != CPU and provider not in start(_simplest(), ROUTES[""], fallback=True).get_providers():
         raise RuntimeError("%s does not start here: its device or a library that it needs is missing" % (provider,))
-    return Loaded(answer, (binding.NotImplemented, NotImplementedError))
+    if devices and not any(_succeeds(start, model, ROUTES[""]) for model in _plainest()):
+        raise ProviderError("%s takes no DequantizeLinear: only the CPU provider would compute it" % (provider,))
+    return Loaded(answer, (binding.NotImplemented, NotImplementedError), rewritten=rewritten)
+
+
+def _devices(ort: Any, library: str) -> List[Any]:
+    """Register a plug-in provider's library, and return the first device that it offers.
+
+    Raises:
+        ProviderError: It cannot be registered, or it offers no device here.
+    """
+    release, file = "onnxruntime %s" % ort.__version__, os.path.basename(library)
+    if not hasattr(ort, "register_execution_provider_library"):
+        raise ProviderError("%s cannot register the library of an execution provider; release 1.23 can" % release)
+    before = {device.ep_name for device in ort.get_ep_devices()}
+    try:
+        ort.register_execution_provider_library(os.path.splitext(file)[0], library)
+    except Exception as error:
+        reason = " ".join(str(error).rpartition("FAIL : ")[2].split())
+        raise ProviderError("%s cannot register %s: %s" % (release, file, reason)) from None
+    devices = [device for device in ort.get_ep_devices() if device.ep_name not in before]
+    if not devices:
+        raise ProviderError("%s registered %s, but the provider offers no device on this machine" % (release, file))
+    return devices[:1]
+
+
+# -- rewrites of a graph -----------------------------------------------------------------------------------
+
+MOST_NODES = 5
+"""The largest number of nodes on each side that a rewrite names."""
+
+
+@dataclass(frozen=True)
+class NodeOf:
+    """A node of a model."""
+
+    operator: str
+    """The operator, with its domain unless that is ai.onnx."""
+
+    values: Tuple[Any, ...]
+    """Inputs and outputs."""
+
+    attributes: Tuple[bytes, ...] = ()
+
+
+def nodes_of(model: bytes) -> List[NodeOf]:
+    """The nodes of a model, in their order."""
+    import onnx
+
+    listed = []
+    for node in onnx.load_model_from_string(model).graph.node:
+        domain = "" if node.domain in ("", "ai.onnx") else node.domain + "."
+        attributes = tuple(sorted(attribute.SerializeToString() for attribute in node.attribute))
+        listed.append(NodeOf(domain + node.op_type, (tuple(node.input), tuple(node.output)), attributes))
+    return listed
+
+
+def rewriting(before: Sequence[NodeOf], after: Sequence[NodeOf]) -> str:
+    """The difference between two lists of nodes as a predicate; "" if there is none.
+
+    A node that is equal in both lists stays unnamed. So do the operators with which both rests begin or end alike: only
+    names of values differ there.
+    """
+    gone = [node for node in before if node not in after]
+    new = [node for node in after if node not in before]
+    if [node.operator for node in gone] == [node.operator for node in new]:
+        changed = [a.operator for a, b in zip(gone, new) if a.attributes != b.attributes]  # noqa: B905
+        return "changes the attributes of %s" % _listed(changed) if changed else ""
+    for end in (0, -1):
+        while gone and new and gone[end].operator == new[end].operator:
+            del gone[end], new[end]
+    names, others = [node.operator for node in gone], [node.operator for node in new]
+    if names and others:
+        return "rewrites %s to %s" % (_listed(names), _listed(others))
+    return "removes %s" % _listed(names) if names else "adds %s" % _listed(others)
+
+
+def _listed(operators: Sequence[str]) -> str:
+    return ", ".join([*operators[:MOST_NODES], *(["..."] if len(operators) > MOST_NODES else [])])
 
 
 def _simplest() -> bytes:
     """A model with which every provider can start."""
     tensors = {"x": Tensor("uint8", np.zeros(1, np.uint8)), "scale": Tensor("float32", np.zeros((), np.uint32))}
     return model_bytes(Call("ai.onnx/DequantizeLinear-10", tensors))
+
+
+def _plainest() -> Iterator[bytes]:
+    """Models of one value, of which a provider with any kernel for DequantizeLinear takes at least one."""
+    for dtype in ("uint8", "int8", "uint4", "int4", "uint16", "int16", "int32", "float8_e4m3fn"):
+        zero = np.zeros((1, 1), code_dtype(dtype))
+        for parameter, attributes in ((zero[0, 0], {}), (zero, {"axis": 1, "block_size": 1})):
+            scale = Tensor("float32", parameter.astype(np.uint32))
+            for more in ({}, {"zero_point": Tensor(dtype, parameter)}):
+                call = Call(BENCH_CONTRACTS[0], {"x": Tensor(dtype, zero), "scale": scale, **more}, attributes)
+                for constants in ((), tuple(call.tensors)[1:]):
+                    yield model_bytes(call, constants, shaped=True)
 
 
 def _succeeds(function: Callable[..., Any], *arguments: Any) -> bool:
@@ -383,13 +541,17 @@ def short_form(call: ShortCall) -> ShortForm:
     if call.graph is not None:
         constants = list(call.graph[1].constants)
     provider = _provider(call)
-    body = model_lines(call, constants)
-    options = _option_lines(call, way, provider)
-    body += ["options = ort.SessionOptions()", *options] if options else []
-    body.append(
-        'session = ort.InferenceSession(model.SerializeToString()%s, providers=["%s"]%s)'
-        % (", options" if options else "", provider, "" if provider == CPU else ", enable_fallback=0")
+    library = provider[len(BY_LIBRARY) :] if provider.startswith(BY_LIBRARY) else ""
+    body = model_lines(
+        call, constants, {role: tensor.shape for role, tensor in call.tensors.items()} if library else None
     )
+    options = _option_lines(call, way, provider) + (_library_lines(library) if library else [])
+    body += ["options = ort.SessionOptions()", *options] if options else []
+    keywords = ["model.SerializeToString()", *(["options"] if options else [])]
+    keywords += [] if library else ['providers=["%s"]' % provider]
+    keywords += ["enable_fallback=0"] if provider != CPU else []
+    keywords += ['disabled_optimizers=["ConstantFolding"]'] if provider != CPU and constants else []
+    body.append("session = ort.InferenceSession(%s)" % ", ".join(keywords))
     fed = [role for role in call.tensors if role not in constants]
     operands: Dict[str, Tensor] = {}
     comments: Dict[str, str] = {}
@@ -405,13 +567,13 @@ def short_form(call: ShortCall) -> ShortForm:
         arguments = "%s_bits, %s" % (role, type_name(tensor.dtype))
         values.append("%s = ort.OrtValue.ortvalue_from_numpy_with_onnx_type(%s)" % (role, arguments))
     imports = ["import onnxruntime as ort", model_imports(constants)]
-    modules: Tuple[str, ...] = ()
+    modules: Tuple[str, ...] = ("os",) if library else ()
     if is_numpy(call.out_dtype) and way.bound:
         last = [*_bound_lines(call, fed), "y = bound()"]
     elif is_numpy(call.out_dtype):
         last = ["y = session.run(None, %s)[0]" % feeds(fed)]
     else:
-        code, modules = code_dtype(call.out_dtype), ("ctypes", "ml_dtypes")
+        code, modules = code_dtype(call.out_dtype), (*modules, "ctypes", "ml_dtypes")
         last = [
             *("%s = ort.OrtValue.ortvalue_from_numpy(%s)" % (role, role) for role in fed if role in operands),
             "result = session.run_with_ort_values(None, %s)[0]" % feeds(fed),
@@ -422,9 +584,20 @@ def short_form(call: ShortCall) -> ShortForm:
 
 
 def _provider(call: ShortCall) -> str:
-    """The execution provider in a name such as onnxruntime:CUDAExecutionProvider."""
-    match = re.match(r"\w+:(\w+)", call.full_name)
+    """The execution provider in a name such as onnxruntime:CUDAExecutionProvider, or EP= and the file of one."""
+    match = re.match(r"\w+:((?:EP=)?[\w.+-]+)", call.full_name)
     return match.group(1) if match else CPU
+
+
+def _library_lines(library: str) -> List[str]:
+    """Lines that register a plug-in provider's library, and add its first device to the options."""
+    return [
+        'library = os.path.abspath("%s")  # the path of the provider\'s library' % library,
+        "before = {device.ep_name for device in ort.get_ep_devices()}",
+        'ort.register_execution_provider_library("%s", library)' % os.path.splitext(library)[0],
+        "devices = [device for device in ort.get_ep_devices() if device.ep_name not in before]",
+        "options.add_provider_for_devices(devices[:1], {})",
+    ]
 
 
 def _option_lines(call: ShortCall, way: Route, provider: str) -> List[str]:

@@ -16,6 +16,17 @@ refused the call.
 """
 
 
+Rewritten = Callable[[Call, str, str], str]
+"""rewritten(call, path, folder) returns what the optimiser does to the graph of a call in surroundings.
+
+It is a predicate such as "rewrites Transpose, DequantizeLinear to DequantizeLinear, Transpose", or "" if nothing changes.
+The function may write to the folder. It may raise any exception, which says the same as "".
+"""
+
+REWRITTEN = "rewritten:"
+"""The beginning of a path's name in a request that asks for the rewrite instead of the outcome."""
+
+
 @dataclass(frozen=True)
 class Path:
     """A way through the same implementation."""
@@ -60,6 +71,9 @@ class Loaded:
     fatal: Tuple[Type[BaseException], ...] = ()
     """Exception types after which the process cannot continue."""
 
+    rewritten: Optional[Rewritten] = None
+    """Names the rewrite of a call in surroundings, if the optimised graph can be read."""
+
 
 @dataclass(frozen=True)
 class Oracle:
@@ -74,7 +88,8 @@ class Oracle:
       there is no short way (`xverify.oracles.short_form`);
     - ``load_bench(threads, *arguments) -> Solve``, if it has a `timing` (`xverify.oracles.timing`);
     - ``with_option(oracle, option) -> Oracle``, optional: the oracle for ``NAME:OPTION``, or ValueError with a sentence;
-      and ``option_arguments(option)``: the arguments for ``load`` that stand for it.
+      and ``option_arguments(option)``: the arguments for ``load`` that stand for it. An option ``KEY=FILE`` names a file
+      of the user. The oracle's name then has ``KEY=`` and the file's name without its folder.
     """
 
     name: str
@@ -169,6 +184,9 @@ class Oracle:
 
     setting: Optional[Setting] = None
     """The setting of a variant."""
+
+    library: str = ""
+    """The file of the user that its option names, "" without one."""
 
     family: str = ""
     """The implementation whose kernels it runs, "" for its own. One fix of these kernels changes all front ends."""

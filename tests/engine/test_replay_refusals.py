@@ -85,7 +85,7 @@ def test_a_report_does_not_say_which_python_stands_for_an_implementation(tmp_pat
 
     for name in ("onnxruntime", "onnxruntime==1.17.0", "onnxruntime:CUDAExecutionProvider"):
         require_plain_name(name, "--like", "report.json")
-    for name in (f"onnxruntime@{tmp_path}", f"onednn:{tmp_path}/lib.so", ""):
+    for name in (f"onnxruntime@{tmp_path}", f"onednn:{tmp_path}/lib.so", "onnxruntime:EP=lib.so", ""):
         with pytest.raises(UsageError, match="is run only when you name it: add --like"):
             require_plain_name(name, "--like", "report.json")
 

@@ -71,6 +71,9 @@ def test_a_finding_names_the_smallest_graph_and_the_default_level(tmp_path):
     assert sorted(word.partition(":")[0] for word in call["around"]) == ["constant", "y>transpose"]
     assert "y>transpose:0" in call["around"]
     assert int(np.prod(call["tensors"]["x"]["shape"])) == 1
+    assert (finding["lowest"], finding["rewrite"]) == ("graph some", "merges 2 words with graph some")
+    assert cause.title.endswith(", from some, where the optimiser merges 2 words with graph some)")
+    assert finding["summary"].endswith(", from some, where the optimiser merges 2 words with graph some")
     assert report["run"]["phases"]["surrounded"] > 20
 
 

@@ -54,6 +54,7 @@ def known(monkeypatch: pytest.MonkeyPatch) -> None:
         ("a@/x/y==2/python", Name("a", "", "", "/x/y==2/python")),
         ("a:/lib/libdnnl.so.3", Name("a", "/lib/libdnnl.so.3")),
         ("a:/lib/b:c.so@../python", Name("a", "/lib/b:c.so", "", "../python")),
+        ("a:EP=/lib/b=c.so==1.0", Name("a", "EP=/lib/b=c.so", "1.0")),
     ],
 )
 def test_the_parts_of_a_name(text: str, parts: Name) -> None:

@@ -28,7 +28,10 @@ def _flawed(broken) -> Loaded:
             return outcome
         return replace(outcome, tensor=Tensor(outcome.tensor.dtype, np.zeros_like(outcome.tensor.codes)))
 
-    return Loaded(answer, sound.not_implemented)
+    def rewritten(call: Call, path: str, folder: str) -> str:
+        return "" if path == LEVELS[0] else f"merges {len(call.around)} words with {path}"
+
+    return Loaded(answer, sound.not_implemented, rewritten=rewritten)
 
 
 def load_transposing() -> Loaded:

@@ -30,8 +30,8 @@ _CUPY = ("cupy-cuda12x", "cupy-cuda13x", "cupy-cuda11x", "cupy")
 def subject(oracle: Oracle, files: Mapping[str, Path], earlier: Mapping[str, str] = {}) -> dict[str, Any]:
     """Describe the implementation, with a digest of its code.
 
-    The digest covers the files of a Python kernel, the library of a native kernel, or our own kernels. It is "" for an
-    implementation that its name and version identify.
+    The digest covers the files of a Python kernel, the library of a native kernel or an execution provider, or our own
+    kernels. It is "" for an implementation that its name and version identify.
 
     Args:
         oracle: The implementation.
@@ -42,7 +42,9 @@ def subject(oracle: Oracle, files: Mapping[str, Path], earlier: Mapping[str, str
     if oracle.module == NATIVE_KERNEL:
         named = _by_name([Path(oracle.arguments[0])])
     elif oracle.module != PYTHON_KERNEL:
-        named = _by_name(_in_house(oracle)) if oracle.distribution == IN_HOUSE else {}
+        named = _by_name(
+            _in_house(oracle) if oracle.distribution == IN_HOUSE else [Path(f) for f in [oracle.library] if f]
+        )
     digests = {**(earlier or {}), **{name: _digest(file) for name, file in named.items()}}
     return {
         "name": oracle.name,

@@ -203,7 +203,7 @@ class Outcome:
     """One of "tensor", "rejected", "unsupported", "unreadable", "crash" (the process died) and "hang" (no answer in time).
 
     "unsupported" is a refusal by an exception whose type says that something is not implemented. "unreadable" is a result that
-    is no tensor of a known type.
+    is no tensor of a known type. "rewrite" is the answer to another question: its message names the rewrite of a graph.
     """
     tensor: Tensor | None = None
     """The result, for the kind "tensor"."""

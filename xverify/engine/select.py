@@ -144,6 +144,10 @@ def oracles_named(
             sentences.append(f"{name} runs at the installed version {here}, not at the newest: {error}")
             oracle, reasons = _resolved(name, say)
         if oracle not in chosen:
+            if any(other.name == oracle.name for other in chosen):
+                raise UsageError(
+                    f"two files give the name {oracle.name}: give one of them another file name, with a link"
+                )
             if held_to and not any(answers(oracle, contract.asked_as) for contract in held_to):
                 listed = ", ".join(map(repr, oracle.contracts)) or "nothing"
                 if names:
@@ -480,7 +484,7 @@ def _newest_first(runs: Path) -> list[Path]:
 def require_plain_name(name: str, option: str, where: str) -> None:
     """Refuse a name that comes from a file and contains a path.
 
-    The program at that path would run: a Python, or a library of oneDNN.
+    The program at that path would run: a Python, a library of oneDNN, or an execution provider.
 
     Args:
         option: The option by which the user can name it.
@@ -490,7 +494,7 @@ def require_plain_name(name: str, option: str, where: str) -> None:
         UsageError: The name contains a path.
     """
     named = naming.parse_or_none(name)
-    if named is None or named.python or os.sep in named.option:
+    if named is None or named.python or named.file or os.sep in named.option:
         raise UsageError(f"{where} names {name!r}, which is run only when you name it: add {option} {name}")
 
 

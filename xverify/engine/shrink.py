@@ -66,6 +66,9 @@ def shrink_all(state: RunState, out_of_time: Callable[[], bool], grace: float = 
             learn_if_breach_kills(state, finding)
         if finding.key.verdict not in DEATHS and "hang" not in changes.deaths(finding):
             finding.others = ask_others(state, finding)
+            if finding.call is not None and finding.call.around:
+                path = replace(finding.subject, options=finding.lowest or finding.subject.options)
+                finding.rewrite = state.pool.rewrite(path, finding.call)
 
 
 def in_turn(state: RunState) -> list[Finding]:
@@ -115,6 +118,7 @@ def _shrink(state: RunState, finding: Finding, out_of_time: Callable[[], bool], 
     finding.summary = result.discrepancy.summary
     finding.shrunk = "minimal" if result.minimal else "not reached"
     _on_default_level(state, finding)
+    _note_lowest_level(state, finding)
     state.emit(FindingShrunk(finding.id, result.evaluations, result.minimal))
 
 
@@ -145,6 +149,20 @@ def _on_default_level(state: RunState, finding: Finding) -> None:
             finding.subject, finding.outcome = subject, reproduced[1]
             finding.paths.add(subject.options)
             return
+
+
+def _note_lowest_level(state: RunState, finding: Finding) -> None:
+    """Find the least optimised path that shows a finding in surroundings."""
+    contract, call = state.contract_of(finding), finding.call
+    paths = state.pool.surrounded.get(finding.subject.name, ())
+    if call is None or not call.around or finding.subject not in paths or finding.key.verdict == "hang":
+        return
+    for subject in paths[: paths.index(finding.subject)]:
+        if shrinking.reproduces(finding, contract, call, partial(state.pool.ask, subject)) is not None:
+            finding.lowest = subject.options
+            finding.paths.add(subject.options)
+            return
+    finding.lowest = finding.subject.options
 
 
 def _outcome_of_rival(finding: Finding) -> Outcome:

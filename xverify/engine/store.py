@@ -23,7 +23,6 @@ from xverify.core.call import Call, Outcome
 from xverify.core.codec import call_to_json, is_large, outcome_to_json, write_call
 from xverify.core.dtypes import decimal, hexadecimal
 from xverify.core.machine import machine, versions
-from xverify.core.surroundings import in_words
 from xverify.core.verdict import Verdict
 from xverify.engine.characterize import characterize, followers
 from xverify.engine.events import Consumer, Event, FindingFound
@@ -31,6 +30,7 @@ from xverify.engine.state import RunState
 from xverify.oracles.protocol import Oracle, version_of
 from xverify.oracles.releases import release_of
 from xverify.verify import editions
+from xverify.verify.cause_titles import graph_in_words
 from xverify.verify.causes import causes_of, context, grouped
 from xverify.verify.findings import Finding, Subject
 from xverify.verify.legal import legal_set
@@ -290,6 +290,8 @@ def _finding(state: RunState, finding: Finding, with_values: bool = True) -> dic
             if finding.survives_without_breach is None
             else {"survives_without_breach": finding.survives_without_breach}
         ),
+        **({"lowest": finding.lowest} if finding.lowest else {}),
+        **({"rewrite": finding.rewrite} if finding.rewrite else {}),
         "others": [{"name": name, "outcome": text} for name, text in finding.others],
         "reference": None if finding.reference is None else finding.reference.label,
         "readings": list(finding.readings),
@@ -313,8 +315,8 @@ def _summary(state: RunState, finding: Finding) -> str:
         return f"{finding.key.subject} {finding.words}"
     summary = finding.summary + _rest_of_cells(state, finding)
     around = finding.call.around if finding.call is not None else ()
-    level = finding.subject.options.removeprefix("graph").strip()
-    return f"{summary}; in a graph: {', '.join(filter(None, (in_words(around), level)))}" if around else summary
+    words = graph_in_words(around, finding.subject.options, finding.lowest, finding.rewrite)
+    return f"{summary}; in a graph: {words}" if words else summary
 
 
 def _rest_of_cells(state: RunState, finding: Finding) -> str:

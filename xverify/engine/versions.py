@@ -41,7 +41,10 @@ def implementation(finding: Finding) -> Oracle:
     named, oracles = naming.parse(base_name(finding.subject.name)), all_oracles()
     if named.name not in oracles:
         raise UsageError(f"no implementation is called {named.name!r} here; see: xverify oracles")
-    return with_option(oracles[named.name], named.option) if named.option else oracles[named.name]
+    try:
+        return with_option(oracles[named.name], named.option) if named.option else oracles[named.name]
+    except ValueError as error:
+        raise UsageError(str(error)) from None
 
 
 def making(oracle: Oracle, package: str, say: Say) -> MakeOracle:

@@ -1,4 +1,4 @@
-"""Names of implementations: NAME[:OPTION][==VERSION | @PYTHON]."""
+"""Names of implementations: NAME[:OPTION][==VERSION | @PYTHON]. An option KEY=FILE names a file of the user."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ NEWEST = "newest"
 FORM = "NAME[:OPTION][==VERSION | @PYTHON]"
 """The form of a name.
 
-Examples: ``onnxruntime``, ``onnxruntime:CUDAExecutionProvider``, ``onnxruntime==1.17.0``, ``onnxruntime==newest``,
-``onnxruntime@/path/to/python``.
+Examples: ``onnxruntime``, ``onnxruntime:CUDAExecutionProvider``, ``onnxruntime:EP=path/to/provider.so``,
+``onnxruntime==1.17.0``, ``onnxruntime==newest``, ``onnxruntime@/path/to/python``.
 """
 
 
@@ -26,6 +26,11 @@ class Name:
     option: str = ""
     version: str = ""
     python: str = ""
+
+    @property
+    def file(self) -> str:
+        """The file of the user that the option names, "" without one."""
+        return self.option.partition("=")[2]
 
 
 def parse(text: str) -> Name:

@@ -319,7 +319,7 @@ def _asked_again(case: Case, again: Again) -> str:
 def _details(case: Case) -> list[str]:
     """List the evidence, most important first: one fact in each line."""
     finding = case.finding
-    lines = [*_instead(case), *_others(case)]
+    lines = [*_instead(case), *_rewrite(finding), *_others(case)]
     if not summary.on_texts(finding):
         lines.append(f"- Document: {text(case.document(finding['contract']))}")
     made = f"xverify {case.report['run']['versions'].get('xverify', '')}".strip()
@@ -353,6 +353,14 @@ def _instead(case: Case) -> list[str]:
     return lines
 
 
+def _rewrite(finding: Json) -> list[str]:
+    """Describe what the optimiser does to the graph, at the lowest level that shows the finding."""
+    rewrite, path = finding.get("rewrite"), finding.get("lowest") or finding["subject"]["options"]
+    return (
+        [f"- {_capital(text(f'the optimiser {rewrite}'))} {text(PATHS.get(path, f'with {path}'))}."] if rewrite else []
+    )
+
+
 def _distance(entry: Json) -> str:
     ulp_range = summary.distance(entry)
     return "NaN instead of a number, or a number instead of NaN" if ulp_range == "NaN" else ulp_range
@@ -382,6 +390,7 @@ PATHS = {
     "graph optimization=off": "in a graph of more than one operator with graph optimizations off",
     "graph optimization=basic": "in a graph of more than one operator with basic graph optimizations",
     "graph optimization=extended": "in a graph of more than one operator with extended graph optimizations",
+    "graph optimization=layout": "in a graph of more than one operator with graph optimizations up to layout",
     "graph optimization=all": "in a graph of more than one operator with all graph optimizations",
 }
 """Descriptions of the paths through an implementation."""
@@ -424,6 +433,9 @@ def _with(subject: Json) -> str:
 
 def _plain(subject: Json) -> str:
     name = without_setting(subject["name"])
+    implementation, _, option = name.partition(":")
+    if option and implementation in titles():
+        return f"{titles()[implementation]} with {re.sub('^[A-Z]+=', '', option)}"
     return titles().get(name, name)
 
 

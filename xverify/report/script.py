@@ -49,8 +49,9 @@ import numpy as np
 '''
 
 _TARGET_HEAD = """
-The kernel's file or library is this script's argument, or else is looked for in the current directory and beside this
-script; a module is looked for in the directory that is the argument, the current one, and where Python looks.
+The file of a kernel, or the library of an execution provider, is this script's argument. Without one, it is looked for in
+the current directory and beside this script. A module is looked for in the directory that is the argument, in the current
+one, and where Python looks.
 """
 
 _TEXTS_HEAD = '''#!/usr/bin/env python3
@@ -102,7 +103,7 @@ _CORE = ("BITS", "Call", "Outcome", "Tensor", "code_dtype", "decode_call")
 """The names that `script_main` imports from `xverify.core.call`."""
 
 _FUNCTIONS = (
-    script_main.introduce, script_main.version, script_main.read_call, script_main.read_codes, script_main.kernel_file,
+    script_main.introduce, script_main.version, script_main.read_call, script_main.read_codes, script_main.user_file,
     script_main.load, script_main.run, script_main.attempt, script_main.repeated, script_main.canonical, script_main.words,
     script_main.listed, script_main.compare, script_main.in_child, script_main.in_children,
     script_main.conclude, script_main.main,
@@ -199,6 +200,7 @@ def _oracle_data(finding: Json) -> Json | None:
     elif option:
         # with_option would look for the option's files here; a script runs elsewhere.
         arguments += getattr(importlib.import_module(oracle.module), "option_arguments", lambda option: ())(option)
+        target = "option" if "=" in option else ""
     arguments += [a for setting in oracle.varies if setting.name == setting_of(name) for a in setting.arguments]
     packages = (oracle.distribution, *oracle.distributions) if oracle.distribution else ()
     module = NATIVE_MODULE if target == "library" else oracle.module
@@ -207,6 +209,7 @@ def _oracle_data(finding: Json) -> Json | None:
         "load": oracle.load,
         "arguments": _plain(arguments),
         "target": target,
+        "file": _plain(option.partition("=")[2]) if target == "option" else "",
         "packages": list(packages),
         "path": "threads" if target and "threads-differ" in notes else _plain(subject["options"]),
     }

@@ -101,12 +101,12 @@ def read_codes(tensor: dict[str, Any]) -> Any:
     return np.array(codes, code_dtype(tensor["dtype"])).reshape(tensor["shape"])
 
 
-def kernel_file(name: str) -> str:
-    """The path of the file that defines a kernel.
+def user_file(path: str) -> str:
+    """The path of a kernel's file, or of the file that an option names.
 
     It is the script's argument, or a file of that name in the current folder or the script's.
     """
-    base = os.path.basename(name.rpartition(":")[0])
+    base = os.path.basename(path)
     paths = [argument for argument in sys.argv[1:] if argument != "--child"]
     for path in paths or [base, os.path.join(os.path.dirname(os.path.abspath(__file__)), base)]:
         if os.path.isfile(path):
@@ -126,11 +126,13 @@ def load() -> Any:
         raise ImportError("this script does not know how to call %s; the call is above" % name)
     arguments = oracle["arguments"]
     if oracle["target"] == "library":
-        arguments = [kernel_file(name), name.rpartition(":")[2]]
+        arguments = [user_file(name.rpartition(":")[0]), name.rpartition(":")[2]]
     elif oracle["target"] == "file":
-        arguments = ["%s:%s" % (kernel_file(name), name.rpartition(":")[2])]
+        arguments = ["%s:%s" % (user_file(name.rpartition(":")[0]), name.rpartition(":")[2])]
     elif oracle["target"] == "module":
         sys.path[:0] = [argument for argument in sys.argv[1:] if argument != "--child"] + [os.getcwd()]
+    elif oracle["target"] == "option":
+        arguments = [a.replace(oracle["file"], user_file(oracle["file"])) for a in arguments]
     try:
         return getattr(importlib.import_module(oracle["module"]), oracle["load"])(*arguments).answer
     except Exception as error:

@@ -183,12 +183,30 @@ def _where(group: Sequence[Json]) -> str:
 
 
 def _graph(first: Json) -> str:
-    """The graph and the level of optimisation that the witness needs."""
+    """The graph and the level of optimisation that the witness needs, and the rewrite."""
     around = first["witness"]["call"].get("around", []) if first["witness"] is not None else []
+    words = graph_in_words(around, first["subject"]["options"], first.get("lowest", ""), first.get("rewrite", ""))
+    return f", in a graph ({words})" if words else ""
+
+
+def graph_in_words(around: Sequence[str], path: str, lowest: str, rewrite: str) -> str:
+    """The surroundings of a call, the level of optimisation and the rewrite; "" for a lone call.
+
+    Args:
+        around: The words of the surroundings.
+        path: The path through the implementation that shows the call.
+        lowest: The least optimised path that shows it, or "".
+        rewrite: The rewrite on that path as a predicate of the optimiser, or "".
+    """
     if not around:
         return ""
-    level = str(first["subject"]["options"]).removeprefix("graph").strip()
-    return f", in a graph ({', '.join(filter(None, (in_words(tuple(map(str, around))), level)))})"
+    level = (lowest or str(path)).removeprefix("graph").strip()
+    parts = (
+        in_words(tuple(map(str, around))),
+        f"from {level}" if level and lowest not in ("", path) else level,
+        f"where the optimiser {rewrite}" if rewrite else "",
+    )
+    return ", ".join(filter(None, parts))
 
 
 def some(names: Sequence[str], most: int, conjunction: str = "and") -> str:

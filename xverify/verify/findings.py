@@ -169,6 +169,10 @@ class Finding:
     """The stages in which its recipe departs from the nearest admitted reading."""
     survives_without_breach: bool | None = None
     """For a death on a call that is not allowed: true if the implementation survives an allowed call near it; None if unknown."""
+    lowest: str = ""
+    """For a witness in surroundings: the least optimised path that shows it; "" if that is not known."""
+    rewrite: str = ""
+    """For a witness in surroundings: the optimiser's rewrite on that path as a predicate; "" if that is not known."""
 
     @property
     def id(self) -> str:

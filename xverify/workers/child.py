@@ -24,9 +24,9 @@ from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple, Union
 
 import numpy as np
 
-from xverify.core.call import Outcome, Tensor, decode_call, encode_outcome
+from xverify.core.call import Call, Outcome, Tensor, decode_call, encode_outcome
 from xverify.oracles.arrays import UnreadableResultError
-from xverify.oracles.protocol import Loaded, version_of
+from xverify.oracles.protocol import REWRITTEN, Loaded, version_of
 from xverify.workers.fork_server import LOST, can_fork, end_with_parent, serve_from_children
 
 FILE_LIMIT = 256 << 20
@@ -195,7 +195,8 @@ def _answer_batch(
     for position, blob in enumerate(blobs):
         journal.begin(ids[position], blob)
         try:
-            done.append(encode_outcome(run_call(loaded, blob, options[position])))
+            folder = os.path.dirname(settings["journal"])
+            done.append(encode_outcome(run_call(loaded, blob, options[position], folder)))
         except AnswerError as error:
             send(("failed", str(error)))  # the parent ends this process
             return
@@ -212,15 +213,20 @@ class AnswerError(TypeError):
     """A mistake of an oracle's author: ``answer`` returned neither an outcome nor a tensor."""
 
 
-def run_call(loaded: Loaded, blob: bytes, options: str) -> Outcome:
-    """The outcome of one call.
+def run_call(loaded: Loaded, blob: bytes, options: str, folder: str = "") -> Outcome:
+    """The outcome of one call, or the rewrite of its graph if the options begin with `REWRITTEN`.
 
     An exception is a refusal; its type distinguishes "rejected" from "unsupported". A result that cannot be read is none.
+
+    Args:
+        folder: The folder of the worker's files.
 
     Raises:
         AnswerError: The oracle's function returned an object of another type.
     """
     call = decode_call(blob)
+    if options.startswith(REWRITTEN):
+        return Outcome("rewrite", message=_rewrite(loaded, call, options[len(REWRITTEN) :], folder))
     try:
         result = loaded.answer(call, options)
     except UnreadableResultError as error:
@@ -234,6 +240,16 @@ def run_call(loaded: Loaded, blob: bytes, options: str) -> Outcome:
     if not isinstance(result, (Outcome, Tensor)):
         raise AnswerError("answer() must return an Outcome or a Tensor, got %s" % type(result).__name__)
     return result if isinstance(result, Outcome) else Outcome("tensor", result)
+
+
+def _rewrite(loaded: Loaded, call: Call, path: str, folder: str) -> str:
+    """The rewrite of a call's graph; "" if it cannot be read."""
+    if loaded.rewritten is None or not folder:
+        return ""
+    try:
+        return loaded.rewritten(call, path, folder)
+    except Exception:
+        return ""
 
 
 def _isolate(log: str) -> None:

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Protocol
@@ -22,7 +22,7 @@ from xverify.core.call import Call, Outcome, decode_call, encode_call
 from xverify.core.errors import WorkerFailedError
 from xverify.core.machine import MISSING
 from xverify.oracles import answers, installed_version
-from xverify.oracles.protocol import Oracle
+from xverify.oracles.protocol import REWRITTEN, Oracle
 from xverify.oracles.protocol import Path as OraclePath
 from xverify.verify.findings import Subject
 from xverify.workers.case import Case
@@ -420,6 +420,11 @@ class WorkerPool:
         except WorkerFailedError as error:
             self._lost(subject.name)
             return Outcome("hang", message=str(error))
+
+    def rewrite(self, subject: Subject, call: Call) -> str:
+        """The rewrite of a call's graph on a path, as a predicate of the implementation; "" if that is not known."""
+        outcome = self.ask(replace(subject, options=REWRITTEN + subject.options), call)
+        return outcome.message if outcome.kind == "rewrite" else ""
 
     def _request(self, subject: Subject, call: Call) -> tuple[bytes, str]:
         return encode_call(call.under(self._known_as(call.contract))), subject.options

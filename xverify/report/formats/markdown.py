@@ -190,7 +190,12 @@ def _witness(finding: Json) -> list[str]:
         )
         lines.append(row([role, tensor["dtype"], str(tensor["shape"]), *shown]))
     lines += [row([name, "attribute", "", str(value), ""]) for name, value in witness["call"]["attributes"].items()]
-    descriptions = (("in memory", summary.in_memory(finding)), ("in a graph", summary.around(finding)))
+    descriptions = (
+        ("in memory", summary.in_memory(finding)),
+        ("in a graph", summary.around(finding)),
+        ("lowest level", finding.get("lowest", "")),
+        ("the optimiser", finding.get("rewrite", "")),
+    )
     lines += [row([name, "", "", description, ""]) for name, description in descriptions if description]
     lines.append("")
     for entry in witness["legal"][:8]:
