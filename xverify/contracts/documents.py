@@ -36,7 +36,7 @@ def plain(schema):
     }
 if sys.argv[1] == "onnx":
     from onnx import defs
-    schemas = [s for s in defs.get_all_schemas_with_history() if s.name in ("DequantizeLinear", "QuantizeLinear")]
+    schemas = [s for s in defs.get_all_schemas_with_history() if s.name in ("Cast", "DequantizeLinear", "QuantizeLinear")]
 else:
     from onnxruntime.capi import onnxruntime_pybind11_state as state
     if not hasattr(state, "get_all_operator_schema"):
