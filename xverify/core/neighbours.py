@@ -181,9 +181,7 @@ def _clip(call: Call, point: Point, number: int, target: str, opset: int) -> Ste
         (0.0, codes[1]),
         (_quantile(point, 0.0), _quantile(point, 1.0)),
     )[number % 8]
-    bounds = {
-        end: coded(point.dtype, bound) for end, bound in (("min", least), ("max", most)) if bound is not None
-    }
+    bounds = {end: coded(point.dtype, bound) for end, bound in (("min", least), ("max", most)) if bound is not None}
     spread = _sorted(np.clip(point.spread, -np.inf if least is None else least, np.inf if most is None else most))
     made = _same(point, target, spread)
     if opset < CLIP_INPUTS:
@@ -401,7 +399,9 @@ def _quantizing(call: Call, point: Point, digits: _Digits, target: str) -> _Made
     zero, tens = call.tensors.get("zero_point"), digits.zero_point % 6
     if tens == 0 and zero is not None and zero.dtype == dtype and zero.shape == scale.shape:
         quantizing = parameters = (names[0], "zero_point")
-        return _Made(Node(QUANTIZE, (point.name, *quantizing), target, attributes, True), dtype, scale, parameters, constants)
+        return _Made(
+            Node(QUANTIZE, (point.name, *quantizing), target, attributes, True), dtype, scale, parameters, constants
+        )
     if tens in (0, 1) or dtype.startswith("float"):
         # Without a zero point, the result has the type uint8 or that of the attribute output_dtype.
         if dtype == "uint8" and tens == 1:
@@ -413,7 +413,9 @@ def _quantizing(call: Call, point: Point, digits: _Digits, target: str) -> _Made
             constants[target + "_z"] = Tensor(dtype, np.zeros(scale.shape, code_dtype(dtype)))
             quantizing = (names[0], target + "_z")
             parameters = quantizing if tens == 0 else quantizing[:1]
-        return _Made(Node(QUANTIZE, (point.name, *quantizing), target, attributes, True), dtype, scale, parameters, constants)
+        return _Made(
+            Node(QUANTIZE, (point.name, *quantizing), target, attributes, True), dtype, scale, parameters, constants
+        )
     lowest, highest = _range(dtype)
     middle = (lowest + highest + 1) // 2
     mask = (1 << BITS[dtype]) - 1
@@ -423,7 +425,9 @@ def _quantizing(call: Call, point: Point, digits: _Digits, target: str) -> _Made
         wide = np.full(scale.shape, {2: lowest, 3: highest, 4: middle + 1}[tens])
     constants[target + "_z"] = Tensor(dtype, np.asarray(wide & mask).astype(code_dtype(dtype)))
     parameters = (names[0], target + "_z")
-    return _Made(Node(QUANTIZE, (point.name, *parameters), target, attributes, True), dtype, scale, parameters, constants)
+    return _Made(
+        Node(QUANTIZE, (point.name, *parameters), target, attributes, True), dtype, scale, parameters, constants
+    )
 
 
 def _is_typed(call: Call) -> bool:

@@ -173,6 +173,12 @@ def surround(call: Call) -> Graph:
     )  # fmt: skip
 
 
+def changes_values(call: Call) -> bool:
+    """True if a word of the call's surroundings changes values, so that the outcome is the graph's own result."""
+    may = any(word.startswith(("fork:", "shared:")) or word[2:].partition(":")[0] in CHANGES for word in call.around)
+    return may and surround(call).changes_values
+
+
 _FORKS = ("identity", "relu", "neg", "quantize")
 """Operators of a second consumer."""
 
@@ -252,9 +258,7 @@ def _widened(call: Call, after: _Moves) -> tuple[Call, Array, Move | None]:
     return replace(call, tensors={**call.tensors, role: data}), padded, cut
 
 
-def _before_operand(
-    call: Call, role: str, tensor: Tensor, moves: _Moves
-) -> tuple[list[Node], dict[str, Tensor]]:
+def _before_operand(call: Call, role: str, tensor: Tensor, moves: _Moves) -> tuple[list[Node], dict[str, Tensor]]:
     """The nodes that make an operand, and the tensors that they begin with."""
     nodes: list[Node] = []
     shape, name = tensor.shape, role

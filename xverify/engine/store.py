@@ -399,6 +399,8 @@ def legal_entries(contract: Contract, call: Call, outcome: Outcome) -> list[dict
         admitted: dict[int, list[str]] = {}
         for number, reading in enumerate(legal.readings):
             admitted.setdefault(int(legal.codes(number)[index]), []).append(reading.name)
+        if legal.in_graph:
+            admitted = {int(codes[index]): [legal.readings[0].name] for codes in legal.distinct}
         entries.append(
             {
                 "index": list(index),

@@ -153,7 +153,11 @@ def focus(finding: Finding, contract: Contract, ask: Ask, ask_reference: Ask | N
     shown = comparison.wrong if comparison.wrong.any() else comparison.flushed
     if not shown.any():
         shown = np.asarray(canonical(outcome.tensor.codes, outcome.tensor.dtype) != judged.legal.codes(0))
-    return tuple(int(i) for i in np.unravel_index(int(np.argmax(shown)), shown.shape)) if shown.any() else nowhere
+    if not shown.any():
+        return nowhere
+    # The result of a graph may have another shape than x. Then the index is a guess.
+    first = int(np.argmax(shown)) % call.values
+    return tuple(int(i) for i in np.unravel_index(first, call.data.shape))
 
 
 def shrink(
@@ -247,7 +251,7 @@ def _is_where_seen(finding: Finding, contract: Contract, call: Call) -> bool:
     """True if a call lies in a cell that shows the finding. A ledger's entry covers these cells."""
     judgement = contract.judge(call)
     if finding.cells and judgement.verdict == "allowed":
-        return contract.cell(call) in finding.cells
+        return verdicts.cell_of(contract, call) in finding.cells
     return judgement.verdict != "allowed" and call.data.dtype in contract.domain.x_dtypes
 
 

@@ -206,6 +206,8 @@ class Tally:
             cell.max_ulp = -1 if -1 in (cell.max_ulp, comparison.max_ulp) else max(cell.max_ulp, comparison.max_ulp)
             if cell.worst is None or _smaller(judged, cell.worst[0]):
                 cell.worst = (judged, outcome)
+        if judged.legal.in_graph:
+            return  # no reading describes a graph
         names = [reading.name for reading in judged.legal.readings]
         alive = cell.alive if cell.alive is not None else tuple(names)
         if alive:
