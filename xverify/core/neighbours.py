@@ -463,13 +463,24 @@ def _granular(call: Call, point: Point, digit: int) -> tuple[Array, dict[str, An
 
 
 def _scaled(call: Call, point: Point, dtype: str, base: Array, factor: Any) -> Tensor:
+    if factor == 1.0:
+        return coded(point.dtype, base)
     if factor == _NEXT:
         return _next(coded(point.dtype, base))
     if factor == _SPAN:
         lowest, highest = _range(dtype)
         span = _quantile(point, 1.0) - _quantile(point, 0.0)
-        return coded(point.dtype, np.full(base.shape, _usable(span / (highest - lowest))))
-    return coded(point.dtype, base * factor)
+        return coded(point.dtype, _normal(point.dtype, np.full(base.shape, _usable(span / (highest - lowest)))))
+    return coded(point.dtype, _normal(point.dtype, base * factor))
+
+
+NORMAL = {"float16": (2.0**-14, 65504.0), "bfloat16": (2.0**-126, 3.38e38), "float32": (2.0**-126, 3.40e38)}
+"""Ends of the normal range. The upper ends are a little smaller than the largest numbers."""
+
+
+def _normal(dtype: str, numbers: Array) -> Array:
+    """The numbers, brought into the normal range of a type."""
+    return np.copysign(np.clip(np.abs(numbers), *NORMAL[dtype]), numbers)
 
 
 def _next(scale: Tensor) -> Tensor:

@@ -43,6 +43,7 @@ from xverify.core.moves import AFTER, BEFORE, MOVES, Array, Move, Node, Shape, a
 from xverify.core.neighbours import (
     CHANGES,
     DEQUANTIZE,
+    NORMAL,
     OPERATORS,
     QUANTIZE,
     Point,
@@ -62,9 +63,6 @@ _ORDER = ("x", "scale", "zero_point", "input", "min_range", "max_range")
 
 _PRECISION = {"float16": 11, "bfloat16": 8, "float32": 24}
 """Bits of the significand, with the hidden bit."""
-
-_NORMAL = {"float16": (2.0**-14, 65504.0), "bfloat16": (2.0**-126, 3.38e38), "float32": (2.0**-126, 3.40e38)}
-"""Ends of the normal range. The upper ends are a little smaller than the largest numbers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -397,6 +395,11 @@ def _quantizing(call: Call) -> tuple[str, ...] | None:
     return ("scale",) if zero_point is None else ("scale", "zero_point")
 
 
+def comes_quantized(call: Call) -> bool:
+    """True if x can come from a QuantizeLinear with the call's parameters."""
+    return _quantizing(call) is not None
+
+
 def _dequantized(call: Call) -> Tensor:
     """What x stands for, in the type of the scale."""
     zero_point = call.tensors.get("zero_point")
@@ -446,8 +449,8 @@ def requantizes(call: Call) -> bool:
     largest = _magnitude(call.data) + (0 if zero_point is None else _magnitude(zero_point))
     steps = _steps(scale)
     precision = min(_PRECISION[scale.dtype], _PRECISION[out])
-    lowest = max(_NORMAL[scale.dtype][0], _NORMAL[out][0])
-    highest = min(_NORMAL[scale.dtype][1], _NORMAL[out][1])
+    lowest = max(NORMAL[scale.dtype][0], NORMAL[out][0])
+    highest = min(NORMAL[scale.dtype][1], NORMAL[out][1])
     return bool(
         (steps >= lowest).all() and (steps * max(largest, 1) <= highest).all() and 4 * largest * 2.0**-precision < 0.5
     )

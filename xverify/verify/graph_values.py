@@ -8,6 +8,7 @@ An element is *open* where no text states its value, and everything that an oper
 
 - NaN as an operand of Relu, Max, Min, Clip or MaxPool: the texts are silent on NaN;
 - Mul, where an operand or the product is neither zero nor a normal number: subnormal numbers may count as zero;
+- an infinity as the operand of a Clip with one bound, since an absent bound is the largest finite number;
 - what `xverify.contracts.quantize` calls open.
 
 The sign of a zero that Relu, Max, Min, Clip or MaxPool gives is free.
@@ -243,9 +244,13 @@ def _clip(node: Node, inputs: list[Values]) -> Values:
             number = np.asarray(node.attributes[end], np.float64)
             bounds[end] = _fixed(Tensor(dtype, np.asarray(cast(number, dtype))))
     x = inputs[0]
+    infinite = np.isinf(x.numbers).any(0)
     for end in ("min", "max"):
         if end in bounds:
             x = _chosen(x, bounds[end], largest=end == "min")
+    if len(bounds) < 2:
+        # An absent bound is the largest finite number by the text, so the fate of infinity depends on how it is read.
+        x = Values(x.dtype, x.codes, x.open | infinite)
     return x
 
 
