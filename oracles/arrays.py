@@ -110,3 +110,11 @@ def pack(codes: Array, bits: int) -> Array:
     padded[: flat.size] = flat
     shifts = np.arange(per_byte, dtype=np.uint8) * np.uint8(bits)
     return np.bitwise_or.reduce(padded.reshape(-1, per_byte) << shifts, axis=1)
+
+
+def unpack(raw: Array, bits: int, size: int) -> Array:
+    """The first ``size`` codes of packed bytes, low bits first. Codes of a byte or more are returned unchanged."""
+    if bits >= 8:
+        return raw
+    shifts = np.arange(8 // bits, dtype=np.uint8) * np.uint8(bits)
+    return ((raw[:, np.newaxis] >> shifts) & np.uint8((1 << bits) - 1)).reshape(-1)[:size]

@@ -13,7 +13,7 @@ import numpy as np
 from xverify.contracts.model import Contract
 from xverify.core.call import Call
 from xverify.core.moves import AFTER, BEFORE
-from xverify.core.neighbours import CHANGES, OPERATORS, QUANTIZE, quantized_dtypes, result_dtype
+from xverify.core.neighbours import CHANGES, OPERATORS, QUANTIZE, overflows, quantized_dtypes, result_dtype
 from xverify.core.surroundings import OPERATOR, comes_quantized, opset_beside, requantizes, surround
 from xverify.strategies.structures import Linear, Structure, build
 from xverify.strategies.walk import cell_structures, shape_structures
@@ -50,6 +50,9 @@ _ENDS_QUANTIZED = 0.45
 _COMES_QUANTIZED = 0.2
 _FORKED = 0.12
 _SHARED = 0.1
+_OVERFLOWING = 0.05
+"""Share of calls with infinity or NaN in the result that are quantized all the same."""
+
 _OWN_PARAMETERS = 0.3
 """Share of quantizing words with the call's own parameters. In the others, each parameter is the call's half of the time."""
 
@@ -113,12 +116,15 @@ def words(call: Call, rng: np.random.Generator) -> tuple[str, ...]:
 
 def changing_words(call: Call, rng: np.random.Generator) -> tuple[str, ...]:
     """Random surroundings of a call with operators that change values; empty if there are none of its types."""
-    changes = [name for name in _taken(call, "y", tuple(CHANGES), result_dtype(call)) if name != "quantize"]
+    changes = _taken(call, "y", tuple(CHANGES), result_dtype(call))
+    # Infinity and NaN say more about QuantizeLinear than about what surrounds it.
+    quantizes = "quantize" in changes and (not overflows(call) or rng.random() < _OVERFLOWING)
+    changes = [name for name in changes if name != "quantize" and (quantizes or name != "pair")]
     if not changes:
         return ()
     moves = _taken(call, "y", AFTER, result_dtype(call))
     drawn = _before(call, rng)
-    if rng.random() < _COMES_QUANTIZED and comes_quantized(call) and _taken_quantizing(call):
+    if rng.random() < _COMES_QUANTIZED and quantizes and comes_quantized(call):
         drawn.append("x<quantize:0")
     for _ in range(int(rng.integers(1, _MOST_AFTER + 1))):
         if rng.random() < _CHANGED or not moves:
@@ -126,7 +132,7 @@ def changing_words(call: Call, rng: np.random.Generator) -> tuple[str, ...]:
             drawn.append(f"y>{name}:{_parameters(call, rng) if name == 'pair' else int(rng.integers(12))}")
         else:
             drawn.append(_word(call, "y>", moves, rng))
-    if rng.random() < _ENDS_QUANTIZED and _taken_quantizing(call):
+    if rng.random() < _ENDS_QUANTIZED and quantizes:
         drawn.append(f"y>quantize:{_parameters(call, rng)}")
     if rng.random() < _FORKED:
         drawn.append(f"fork:{int(rng.integers(8))}")
@@ -145,18 +151,15 @@ def _parameters(call: Call, rng: np.random.Generator) -> int:
 
 
 def _telling(call: Call, number: int, rng: np.random.Generator) -> tuple[str, ...]:
-    """The surroundings of that number among those that tell much, with random constants; empty if an operator lacks a type."""
+    """The surroundings of that number in `_TELLING`, with random constants; empty if an operator does not take the call."""
     drawn = _TELLING[number % len(_TELLING)]
-    names = {word[2:].partition(":")[0] for word in drawn if word.startswith("y>")}
-    changes, moves = (names & set(CHANGES), names - set(CHANGES))
-    out = result_dtype(call)
-    if len(_taken(call, "y", tuple(changes), out)) < len(changes) or len(_taken(call, "y", tuple(moves), out)) < len(
-        moves
-    ):
-        return ()
-    if "x<transpose:0" in drawn and not _taken(call, "x", ("transpose",), call.data.dtype):
-        return ()
     if not quantized_dtypes(call) or ("x<quantize:0" in drawn and not comes_quantized(call)):
+        return ()
+    named = {(word[0], word[2:].partition(":")[0]) for word in drawn if word[1] in "<>"} - {("x", "quantize")}
+    out = result_dtype(call)
+    if not all(_taken(call, side, (name,), call.data.dtype if side == "x" else out) for side, name in named):
+        return ()
+    if overflows(call) and {("y", "quantize"), ("y", "pair")} & named:
         return ()
     return (*drawn, *_constants(call, rng))
 

@@ -99,17 +99,26 @@ def result_dtype(call: Call) -> str:
 
 def spread_of(call: Call) -> Array:
     """Sorted finite estimates of the call's result."""
+    return _sorted(estimates(call))
+
+
+def overflows(call: Call) -> bool:
+    """True if some value of the call's result is NaN, or beyond the largest number of its type."""
+    dtype, numbers = result_dtype(call), estimates(call)
+    return dtype not in NORMAL or not bool((np.abs(numbers) < NORMAL[dtype][1]).all())
+
+
+def estimates(call: Call) -> Array:
+    """Estimates of the call's result."""
     x = numbers_of(call.data)
     with np.errstate(all="ignore"):
         if "scale" in call.tensors:
             zero = call.tensors.get("zero_point")
             offset = 0.0 if zero is None else along(call, numbers_of(zero))
-            estimates = (x - offset) * along(call, numbers_of(call.tensors["scale"]))
-        else:
-            ends = [float(numbers_of(call.tensors[role]).reshape(-1)[0]) for role in ("min_range", "max_range")]
-            lowest, highest = (x.min(), x.max()) if x.size else (0.0, 1.0)
-            estimates = ends[0] + (x - lowest) / max(highest - lowest, 1.0) * (ends[1] - ends[0])
-    return _sorted(estimates)
+            return np.asarray((x - offset) * along(call, numbers_of(call.tensors["scale"])))
+        ends = [float(numbers_of(call.tensors[role]).reshape(-1)[0]) for role in ("min_range", "max_range")]
+        lowest, highest = (x.min(), x.max()) if x.size else (0.0, 1.0)
+        return np.asarray(ends[0] + (x - lowest) / max(highest - lowest, 1.0) * (ends[1] - ends[0]))
 
 
 def along(call: Call, parameter: Array) -> Array:

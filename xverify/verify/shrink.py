@@ -268,4 +268,5 @@ def _size(call: Call) -> tuple[int, ...]:
         *plainness(call),
         spread,
         sum(not word.endswith(":0") for word in call.around),
+        sum(digit not in "0-" for word in call.around for digit in word.rpartition(":")[2] if not digit.isalpha()),
     )
