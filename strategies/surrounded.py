@@ -13,7 +13,16 @@ import numpy as np
 from xverify.contracts.model import Contract
 from xverify.core.call import Call
 from xverify.core.moves import AFTER, BEFORE
-from xverify.core.neighbours import CHANGES, OPERATORS, QUANTIZE, overflows, quantized_dtypes, result_dtype
+from xverify.core.neighbours import (
+    CHANGES,
+    FLOATS,
+    OPERATORS,
+    QUANTIZE,
+    coded,
+    overflows,
+    quantized_dtypes,
+    result_dtype,
+)
 from xverify.core.surroundings import OPERATOR, comes_quantized, opset_beside, requantizes, surround
 from xverify.strategies.structures import Linear, Structure, build
 from xverify.strategies.walk import cell_structures, shape_structures
@@ -50,6 +59,9 @@ _ENDS_QUANTIZED = 0.45
 _COMES_QUANTIZED = 0.2
 _FORKED = 0.12
 _SHARED = 0.1
+_TAMED = 0.6
+"""Share of calls with ordinary scales among those whose neighbours change values."""
+
 _OVERFLOWING = 0.05
 """Share of calls with infinity or NaN in the result that are quantized all the same."""
 
@@ -80,6 +92,8 @@ def surrounded_calls(contract: Contract, seed: int) -> Iterator[Call]:
     shapes = _without_end(_few_values(shape_structures(contract)), rng)
     for number, structure in enumerate(chain.from_iterable(zip(cells, shapes, strict=False))):
         call = build(contract, structure, f"surrounded {number}")
+        if number % 3 != 1 and rng.random() < _TAMED:
+            call = _tamed(call, rng)
         if number % 3 == 1:
             around = words(call, rng)
         else:
@@ -87,6 +101,16 @@ def surrounded_calls(contract: Contract, seed: int) -> Iterator[Call]:
             around = telling or changing_words(call, rng) or words(call, rng)
         if contract.judge(call).verdict == "allowed":
             yield replace(call, around=around)
+
+
+def _tamed(call: Call, rng: np.random.Generator) -> Call:
+    """The call with scales near 1, so that a quantization of its result does not saturate."""
+    scale = call.tensors.get("scale")
+    if scale is None or scale.dtype not in FLOATS:
+        return call
+    factors = np.exp2(rng.uniform(-6, 2, scale.shape)) * rng.choice([1, 1, 1, 1, 1, -1], scale.shape)
+    tame = replace(scale, codes=coded(scale.dtype, factors).codes)
+    return replace(call, tensors={**call.tensors, "scale": tame})
 
 
 def _reshaped(structure: Structure, rng: np.random.Generator) -> Structure:

@@ -137,7 +137,9 @@ def surround(call: Call) -> Graph:
     nodes: list[Node] = []
     inputs: dict[str, Tensor] = {}
     constants: dict[str, Tensor] = {}
-    for role, tensor in wide.tensors.items():
+    # A QuantizeLinear before x takes the other operands.
+    quantized = any(kind == "quantize" for kind, _ in words.before.get("x", []))
+    for role, tensor in sorted(wide.tensors.items(), key=lambda item: quantized and item[0] == "x"):
         moves, sources = _before_operand(wide, role, tensor, words.before.get(role, []))
         nodes += moves
         (constants if role in words.constants else inputs).update(sources)
