@@ -75,9 +75,9 @@ ROUTES: Dict[str, Route] = {
 UNOPTIMIZED = "graph optimization=off"
 
 GRAPHS: Dict[str, Route] = {
-    UNOPTIMIZED: Route(0.25, level=OFF),
-    "graph optimization=basic": Route(0.25, level=BASIC),
-    "graph optimization=extended": Route(0.25, level=EXTENDED),
+    UNOPTIMIZED: Route(0.15, level=OFF),
+    "graph optimization=basic": Route(0.15, level=BASIC),
+    "graph optimization=extended": Route(0.15, level=EXTENDED),
     "graph optimization=all": Route(1.0, level=ALL),
 }
 """The paths of calls in surroundings, the least optimised first. Each call costs a session."""
