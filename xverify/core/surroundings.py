@@ -173,10 +173,17 @@ def surround(call: Call) -> Graph:
     )  # fmt: skip
 
 
+def changing_graph(call: Call) -> Graph | None:
+    """The graph of a call whose surroundings change values, so that the outcome is the graph's own result; None for others."""
+    if not any(word.startswith(("fork:", "shared:")) or word[2:].partition(":")[0] in CHANGES for word in call.around):
+        return None
+    graph = surround(call)
+    return graph if graph.changes_values else None
+
+
 def changes_values(call: Call) -> bool:
-    """True if a word of the call's surroundings changes values, so that the outcome is the graph's own result."""
-    may = any(word.startswith(("fork:", "shared:")) or word[2:].partition(":")[0] in CHANGES for word in call.around)
-    return may and surround(call).changes_values
+    """True if a word of the call's surroundings changes values."""
+    return changing_graph(call) is not None
 
 
 _FORKS = ("identity", "relu", "neg", "quantize")

@@ -18,7 +18,7 @@ from xverify.core.bits import canonical
 from xverify.core.call import Call, Outcome
 from xverify.core.dtypes import FLOATS, INTEGERS
 from xverify.core.rounding import is_subnormal
-from xverify.core.surroundings import changes_values, surround
+from xverify.core.surroundings import Graph, changing_graph
 from xverify.core.verdict import Verdict
 from xverify.verify.attribute import Attribution, Misread, Recipe, Zeros, evaluated, gives
 from xverify.verify.compare import Comparison, compare
@@ -81,8 +81,12 @@ IN_GRAPH = "in a graph"
 
 def cell_of(contract: Contract, call: Call) -> Cell:
     """The cell of an allowed call or an open one. A call among neighbours that change values has a cell of its own."""
+    return _cell(contract, call, changing_graph(call))
+
+
+def _cell(contract: Contract, call: Call, graph: Graph | None) -> Cell:
     cell = contract.cell(call)
-    return replace(cell, variant=f"{cell.variant} {IN_GRAPH}".strip()) if changes_values(call) else cell
+    return cell if graph is None else replace(cell, variant=f"{cell.variant} {IN_GRAPH}".strip())
 
 
 def judge(contract: Contract, call: Call, number: int = 0, legal: Legal | None = None, refused: bool = False) -> Judged:
@@ -98,7 +102,8 @@ def judge(contract: Contract, call: Call, number: int = 0, legal: Legal | None =
     judgement = contract.judge(call)
     if judgement.verdict == "forbidden":
         return Judged(contract, call, judgement, None, None, number)
-    cell = cell_of(contract, call)
+    graph = changing_graph(call)
+    cell = _cell(contract, call, graph)
     if judgement.verdict == "unspecified":
         # Open calls are counted apart from the allowed calls of their cell.
         clause = judgement.clauses[0].removeprefix(contract.id + "/")
@@ -107,8 +112,8 @@ def judge(contract: Contract, call: Call, number: int = 0, legal: Legal | None =
         return Judged(contract, call, judgement, cell, None if no_set else official_set(contract, call), number)
     if refused:
         legal = None
-    elif cell.variant.endswith(IN_GRAPH):
-        legal = graph_legal(contract, surround(call))
+    elif graph is not None:
+        legal = graph_legal(contract, graph)
     else:
         legal = legal or legal_set(contract, call)
     return Judged(contract, call, judgement, cell, legal, number)
