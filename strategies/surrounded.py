@@ -212,7 +212,7 @@ def takes(name: str, opset: int, dtype: str) -> bool:
     return all(ours in defs.get_schema(o, opset).inputs[places.get(o, 0)].types for o in operators)
 
 
-_TENSORFLOW = ("relu", "neg", "abs", "max", "min", "clip", "scale", "wider", "where")
+TENSORFLOW_CHANGES = ("relu", "neg", "abs", "max", "min", "clip", "scale", "wider", "where")
 """Words for values that TensorFlow's oracle has an operator for."""
 
 _ONEDNN = ("transpose", "reshape", "squeeze", "unsqueeze", "flatten", "identity")
@@ -226,7 +226,7 @@ def _taken(call: Call, role: str, names: Sequence[str], dtype: str) -> list[str]
     operator can stand before them.
     """
     if call.contract.startswith("tensorflow/"):
-        return [name for name in names if name not in CHANGES or name in _TENSORFLOW]
+        return [name for name in names if name not in CHANGES or name in TENSORFLOW_CHANGES]
     if call.contract.startswith("onednn/"):
         nothing = dtype not in ("float32", "bfloat16", "float16") or (
             role == "scale" and call.contract.startswith("onednn/Dequantize-")
