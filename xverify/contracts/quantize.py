@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xverify.arithmetic.linear_operands import ceil_div, normal_axis, spread
-from xverify.contracts.documents import Schema, schemas, version_of
+from xverify.contracts.documents import Schema, schemas, sentence, version_of
 from xverify.contracts.model import Clause, Judgement, judged
 from xverify.core.call import BITS, Tensor, code_dtype
 from xverify.core.dtypes import INTEGERS, UNIT_EXPONENT, integer_range, values
@@ -47,6 +47,55 @@ _HELD_EXACTLY = {
 _INFINITY = {"float8_e5m2": 0x7C}
 _NAN = {"float8_e4m3fn": 0x7F, "float8_e5m2": 0x7F, "float8_e4m3fnuz": 0x80, "float8_e5m2fnuz": 0x80}
 """Codes by type. Types without an entry have no infinity or no NaN."""
+
+
+_PATTERNS = {
+    "formula": r"quantization formula is",
+    "rounding": r"For .?\(x / y_scale\).?, it('s rounding| rounds) to (the )?nearest.*",
+    "saturation": r"saturates to \[0, 255\]|Saturation is done according to",
+    "zero-point-type": r"must have (the )?same type",
+    "zero-point-default": r"Default (value )?is uint8",
+    "float-zero-point": r"formula remains the same for consistency",
+    "zero-point-shape": r"must have (the )?same shape( as `y_scale`)?[ ,.]",
+    "scalar": r"It's a scalar, which means a per-tensor",
+    "granularity": r"It can be a scalar|with the length of the quantization axis|They must be either scalar",
+    "axis-range": r"Accepted range is .{0,2}\[-r, r-1\]",
+    "rank-1": r"When the rank of the input is 1",
+    "block-size": r"block size is a positive integer",
+    "block-shape": r"ceil\(Di/B\)",
+    "block-size-unused": r"Used only for blocked quantization",
+    "output-dtype": r"If both `output_dtype` and `y_zero_point` are specified",
+    "division-precision": r"determines the precision of the division",
+    "precision": r"The precision of the division operation",
+    "saturate": r"conversion behaves if an input value is out of range",
+    "saturate-float8": r"only applies for float 8",
+    "saturate-float4": r"It has no effect for float4e2m1",
+    "saturate-tables": r"two tables inserted in the operator description",
+    "output-shape": r"same shape as input",
+}
+"""The pattern that finds the sentence of each clause in a schema's text."""
+
+_SILENT = {
+    "division-precision": "no sentence gives the precision of the division",
+    "division-by-zero": "no sentence says what a division by zero gives",
+    "nan": "no sentence says what NaN becomes in a type that has none",
+    "subnormal": "no sentence mentions subnormal numbers: whether an operand may count as zero is open",
+    "zero-sign": "no sentence says whether an absent zero point is added, which turns -0 into +0",
+    "float-sum": "no sentence gives the precision of the sum with a float zero point",
+    "shape-1-scale": "the text asks for scalars and does not say whether a tensor of shape [1] is one",
+    "axis": "no sentence gives the axis' range, or says what a negative axis means",
+    "axis-length": "no sentence says that a 1-D scale has the length of the axis, or what one element means",
+    "blocked-empty-axis": "no sentence covers blocked quantization of an axis of extent 0",
+    "precision-type": "no sentence says which types the attribute precision may name",
+    "saturate-value": "no sentence says what values of the attribute saturate other than 0 and 1 mean",
+    "shape-1-zero-point": (
+        "onnx's node tests contradict the sentence on shapes: they pass a zero point of shape [1] beside a scalar scale"
+    ),
+}
+"""Subjects on which the text is silent, if no pattern finds a sentence."""
+
+_FLOAT8_TABLES = {"float8-saturated": "By default the conversion", "float8-overflow": "'saturate' is set to False"}
+"""The tables of Cast, and words of the paragraph before each."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +123,162 @@ def canonical(dtype: str, codes: NDArray[Any]) -> NDArray[Any]:
     if dtype not in _NAN:
         return codes
     return np.where(np.isnan(values(dtype, codes)), codes.dtype.type(_NAN[dtype]), codes)
+
+
+def edition(opset: int, domain: str = "") -> str:
+    """The id of the newest edition up to an opset, such as "ai.onnx/QuantizeLinear-21".
+
+    Raises:
+        DocumentError: The package of the edition is not installed, or no edition is that old.
+    """
+    return _edition(opset, domain)[0]
+
+
+@cache
+def _edition(opset: int, domain: str) -> tuple[str, int, Schema]:
+    """The id, the version and the schema of the newest edition up to an opset."""
+    if domain == MICROSOFT:
+        package, name, key = "onnxruntime", MICROSOFT, MICROSOFT
+    else:
+        package, name, key = "onnx", "ai.onnx", ""
+    by_version = schemas(package)
+    versions = [v for d, operator, v in by_version if (d, operator) == (key, "QuantizeLinear")]
+    version = max((v for v in versions if domain == MICROSOFT or v <= opset), default=0)
+    if not version:
+        raise DocumentError(f"{package} {version_of(package)} has no {name} QuantizeLinear up to opset {opset}")
+    return f"{name}/QuantizeLinear-{version}", version, by_version[key, "QuantizeLinear", version]
+
+
+@cache
+def clauses(opset: int, domain: str = "") -> Mapping[str, Clause]:
+    """The clauses of an edition by id, quoted from its installed schema.
+
+    Raises:
+        DocumentError: See `edition`.
+    """
+    identity, version, schema = _edition(opset, domain)
+    package = "onnxruntime" if domain == MICROSOFT else "onnx"
+    document = f"{identity.rpartition('/')[2]} in the schemas of {package} {version_of(package)}"
+    texts = {name: text for name, pattern in _PATTERNS.items() if (text := _sentence(schema, pattern))}
+    texts["rounding"] = texts["rounding"][texts["rounding"].index("For ") :]  # A list without full stops is before it.
+    texts |= {
+        "x-type": schema.type_text("x"),
+        "scale-type": schema.type_text("y_scale"),
+        "output-type": schema.type_text("y"),
+        "attributes": "Attributes: " + (", ".join(schema.attributes) or "none"),
+    }
+    named = {name: Clause(f"{identity}/{name}", text, document) for name, text in texts.items()}
+    for name, note in _SILENT.items():
+        named.setdefault(name, Clause(f"{identity}/{name}", "", document, note))
+    if "saturate" in schema.attributes:
+        casts = {v: s for (d, operator, v), s in schemas("onnx").items() if (d, operator) == ("", "Cast")}
+        newest = max(v for v in casts if v <= version)
+        for name, words in _FLOAT8_TABLES.items():
+            parts = casts[newest].doc.split("\n\n")
+            (before,) = (number for number, part in enumerate(parts) if words in part)
+            source = f"Cast-{newest} in the schemas of onnx {version_of('onnx')}"
+            note = "QuantizeLinear names two tables that its own description lacks; Cast has them"
+            named[name] = Clause(f"{identity}/{name}", " ".join(parts[before + 1].split()), source, note)
+    return {clause.id: clause for clause in named.values()}
+
+
+def _sentence(schema: Schema, pattern: str) -> str:
+    """The first sentence of one of the schema's texts that matches, or ""."""
+    texts = [schema.doc, *schema.attributes.values(), *(i[2] for i in schema.inputs), *(o[2] for o in schema.outputs)]
+    return next((text for text in (sentence(part, pattern) for part in texts) if text), "")
+
+
+def judge(
+    opset: int,
+    domain: str,
+    operand: Tensor,
+    scale: Tensor,
+    zero_point: Tensor | None,
+    attributes: Mapping[str, Any],
+) -> Judgement:
+    """The verdict of the edition on a node. Arguments as in `quantize`.
+
+    Raises:
+        DocumentError: See `edition`.
+    """
+    identity, version, schema = _edition(opset, domain)
+    microsoft = domain == MICROSOFT
+    forbidden, unspecified = (
+        _judge_microsoft_shapes(operand, scale, attributes)
+        if microsoft
+        else _judge_shapes(version, operand, scale, attributes)
+    )
+    parameters = {name: parameter for name, parameter, *_ in schema.inputs}
+    if operand.dtype not in schema.types_of("x"):
+        forbidden.append("x-type")
+    same_type = parameters["x"] == parameters["y_scale"]
+    if scale.dtype not in schema.types_of("y_scale") or (same_type and scale.dtype != operand.dtype):
+        forbidden.append("scale-type")
+    if quantized_dtype(zero_point, attributes) not in schema.types_of("y"):
+        forbidden.append("output-type")
+    if any(name not in schema.attributes for name in attributes):
+        forbidden.append("attributes")
+    if zero_point is not None:
+        if attributes.get("output_dtype", zero_point.dtype) != zero_point.dtype:
+            forbidden.append("output-dtype")
+        if not microsoft and version >= 19 and (scale.shape, zero_point.shape) == ((), (1,)):
+            unspecified.append("shape-1-zero-point")
+        elif zero_point.shape != scale.shape:
+            forbidden.append("scalar" if version == 10 else "zero-point-shape")
+    if attributes.get("precision", "float32") not in ("float32", "float16", "bfloat16"):
+        unspecified.append("precision-type")
+    if attributes.get("saturate", 1) not in (0, 1):
+        unspecified.append("saturate-value")
+    return judged(identity, forbidden, unspecified)
+
+
+def _judge_microsoft_shapes(
+    operand: Tensor, scale: Tensor, attributes: Mapping[str, Any]
+) -> tuple[list[str], list[str]]:
+    """The clauses on shapes that forbid a node of com.microsoft, and those that leave it open."""
+    axis = attributes.get("axis")
+    if axis is None:
+        return (
+            ([], []) if scale.shape == () else ([], ["shape-1-scale"]) if scale.shape == (1,) else (["granularity"], [])
+        )
+    if len(scale.shape) != 1:
+        return ["granularity"], []
+    if not 0 <= int(axis) < len(operand.shape):
+        return [], ["axis"]
+    return [], [] if scale.shape[0] == operand.shape[int(axis)] else ["axis-length"]
+
+
+def _judge_shapes(
+    version: int, operand: Tensor, scale: Tensor, attributes: Mapping[str, Any]
+) -> tuple[list[str], list[str]]:
+    """The clauses on shapes, axis and block size that forbid a node of ONNX, and those that leave it open."""
+    extents, shape = operand.shape, scale.shape
+    rank = len(extents)
+    block_size = int(attributes.get("block_size", 0)) if version >= 21 else 0
+    if version == 10:
+        return ([], []) if shape == () else ([], ["shape-1-scale"]) if shape == (1,) else (["scalar"], [])
+    if block_size < 0:
+        return ["block-size"], []
+    if shape == ():
+        return [], ["block-size-unused"] if block_size else []
+    axis = normal_axis(int(attributes.get("axis", 1)), rank)
+    if version >= 21 and rank == 1 and len(shape) == 1:
+        return [], ["rank-1"]
+    if version >= 21 and len(shape) == rank:
+        if not block_size:
+            return ["block-size"], []
+        if axis is None:
+            return ["axis-range"], []
+        if shape != tuple(ceil_div(e, block_size) if i == axis else e for i, e in enumerate(extents)):
+            return ["block-shape"], []
+        return [], ["blocked-empty-axis"] if extents[axis] == 0 else []
+    if len(shape) != 1:
+        return ["granularity"], []
+    if axis is None:
+        return ["axis-range"], []
+    if shape[0] == extents[axis]:
+        return [], ["block-size-unused"] if block_size else []
+    return (["granularity"], []) if version >= 21 else ([], ["axis-length"])
 
 
 def quantize(
@@ -109,8 +314,8 @@ def quantize(
             # Clause: division-by-zero. A subnormal divisor may count as zero. Clause: subnormal.
             is_open |= np.abs(reading.divisor) < _SMALLEST_NORMAL
             quotient = reading.quotient()
+            sums: tuple[F64, ...] = (quotient,)
             if dtype in INTEGERS:
-                sums = (quotient,)
                 results: Iterable[NDArray[Any]] = (_integer_codes(quotient, offset, dtype),)
             else:
                 sums = tuple(_sums(reading, quotient, offset, dtype))
@@ -135,13 +340,15 @@ class _Reading:
     def quotient(self) -> F64:
         """The quotient, rounded to float64 unless it is rounded to the type of the division.
 
-        Rounding to float64 keeps every decision that follows. Let x = X 2^a and the divisor = S 2^b with integers X and S. Let T 2^c
-        be a number that decides: half an odd integer for integers, or the middle of two neighbours of a float type. If the
-        quotient is not that number, their relative distance is at least 1/|T S| or 1/|X|, since x - divisor T 2^c is a
-        multiple of the smaller unit of both terms. T has at most 18 bits for integers, 6 for small floats, and 25 for types of a
-        division. S has at most 24 bits, or 31 for int32, and X has at most 31. So the distance is at least 2^-49, apart from
-        an int32 scale with a division in float32, where both operands are cast first. float64 rounds by at most 2^-53,
-        and holds T 2^c. So the rounded quotient lies on the same side of it, or is it if the quotient is.
+        Rounding to float64 changes no decision that follows. Decisions compare the quotient with a number t: half an odd
+        integer, or the middle of two neighbours of a float type. float64 holds t. So a rounded quotient is on the same side of
+        t as the exact one, or equal to t. It is equal to t only if the exact one is:
+
+        Let x = X 2^a, divisor = S 2^b and t = T 2^c with integers X, S and T. If the quotient is not t, then x - divisor t is
+        not 0, and it is a multiple of 2^a or of 2^(b + c). So the relative distance of quotient and t is about 1/|X| or
+        1/|S T| at least. X has at most 31 bits (int32), and S has 24, or 31 for int32. T has at most 18 bits for integers,
+        5 for small floats, 25 for the type of a division. So the distance is at least 2^-49, as float64 rounds by at most
+        2^-53. The pair of an int32 scale and a division in float32 would be closer, so there both operands are cast first.
         """
         quotient = np.asarray(self.x / self.divisor)
         return to_dtype(quotient, self.precision) if self.precision else quotient
@@ -211,21 +418,26 @@ def _saturations(opset: int, dtype: str, attributes: Mapping[str, Any]) -> tuple
 
 
 def _sums(reading: _Reading, quotient: F64, offset: F64 | None, dtype: str) -> Iterator[F64]:
-    """Every reading of (x / y_scale) + y_zero_point in a float type, as numbers that a cast rounds. Clause: formula."""
-    if offset is None or not offset.any():
+    """Every reading of (x / y_scale) + y_zero_point in a float type, as numbers that a cast rounds.
+
+    Clauses: formula, float-sum, zero-sign.
+    """
+    zero = np.zeros(()) if offset is None else offset
+    rounded_first = np.asarray(_to_width(quotient, dtype) + zero)
+    if not zero.any():
         yield quotient
-        if offset is None or not np.signbit(offset).all():
-            rounded = _to_width(quotient, dtype)
-            # Only zeros differ.
-            yield np.where(rounded == 0.0, rounded + (0.0 if offset is None else offset), quotient)
+        if (np.signbit(quotient) & ~np.signbit(rounded_first)).any():
+            yield rounded_first
         return
-    # Rounding to odd keeps the side of every number that decides, so the sum is as good as exact.
+    # A quotient rounded to odd is on the same side of every number that decides, and so is its sum.
     exact = quotient if reading.precision else difference_over(reading.x, reading.divisor)
-    total = sum_to_odd(exact, offset, np.zeros_like(exact))
+    plain = np.asarray(exact + zero)
+    total = np.where(np.isfinite(plain) & (plain != 0.0), sum_to_odd(exact, zero, np.zeros_like(exact)), plain)
+    yield np.where(zero == 0.0, quotient, total)
     yield total
     if reading.precision:
         yield to_dtype(total, reading.precision)
-    yield _to_width(quotient, dtype) + offset
+    yield rounded_first
 
 
 def _float_codes(numbers: F64, dtype: str, saturation: Saturation) -> NDArray[Any]:
@@ -247,7 +459,7 @@ def _float_codes(numbers: F64, dtype: str, saturation: Saturation) -> NDArray[An
     if dtype.endswith("fnuz"):  # There is no negative zero.
         is_negative = is_negative & (codes != 0)
     codes = np.where(is_negative, codes | minus, codes)
-    return np.where(is_nan, codes.dtype.type(_NAN.get(dtype, 0)), codes)
+    return np.asarray(np.where(is_nan, codes.dtype.type(_NAN.get(dtype, 0)), codes))
 
 
 def _to_width(numbers: F64, dtype: str) -> F64:
@@ -271,4 +483,4 @@ def _mantissa_bits(dtype: str) -> int:
 def _magnitudes(dtype: str) -> F64:
     """The finite values of the codes from 0 on, which rise."""
     numbers = values(dtype, np.arange(1 << (BITS[dtype] - 1), dtype=code_dtype(dtype)))
-    return numbers[np.isfinite(numbers)]
+    return np.asarray(numbers[np.isfinite(numbers)])
