@@ -160,7 +160,7 @@ def changing_words(call: Call, rng: np.random.Generator) -> tuple[str, ...]:
         drawn.append(f"y>quantize:{_parameters(call, rng)}")
     if rng.random() < _FORKED:
         drawn.append(f"fork:{int(rng.integers(8))}")
-    if rng.random() < _SHARED and "scale" in call.tensors:
+    if rng.random() < _SHARED and quantized_dtypes(call):
         drawn.append(f"shared:{int(rng.integers(4))}")
     return (*drawn, *_constants(call, rng), *(["shapes:symbolic"] if rng.random() < _SYMBOLIC else []))
 
@@ -216,6 +216,7 @@ TENSORFLOW_CHANGES = ("relu", "neg", "abs", "max", "min", "clip", "scale", "wide
 """Words for values that TensorFlow's oracle has an operator for."""
 
 _ONEDNN = ("transpose", "reshape", "squeeze", "unsqueeze", "flatten", "identity")
+ONEDNN_CHANGES = ("relu", "abs", "max", "min", "clip", "scale", "wider")
 """Words that oneDNN has an operation for. Its operations accept float32, bfloat16 and float16 only."""
 
 
@@ -231,7 +232,9 @@ def _taken(call: Call, role: str, names: Sequence[str], dtype: str) -> list[str]
         nothing = dtype not in ("float32", "bfloat16", "float16") or (
             role == "scale" and call.contract.startswith("onednn/Dequantize-")
         )
-        return [] if nothing else [name for name in names if name in _ONEDNN]
+        # It has no float64.
+        known = {*_ONEDNN, *ONEDNN_CHANGES} - ({"wider"} if dtype == "float32" else set())
+        return [] if nothing else [name for name in names if name in known]
     quantizes = _taken_quantizing(call)
     taken = [name for name in names if takes(name, opset_beside(call), dtype)]
     return [name for name in taken if quantizes or QUANTIZE not in OPERATORS.get(name, ())]

@@ -28,7 +28,7 @@ from xverify.oracles.protocol import Oracle
 from xverify.oracles.protocol import Path as Way
 from xverify.oracles.tensorflow_graph import COMPILED, CONSTANT, OPTIMIZED, QUANTIZED, STATIC, UNKNOWN, UNOPTIMIZED
 from xverify.oracles.tensorflow_nodes import tensorflow_first_quantized
-from xverify.strategies.surrounded import MOST_VALUES, TENSORFLOW_CHANGES, surrounded_calls
+from xverify.strategies.surrounded import MOST_VALUES, ONEDNN_CHANGES, TENSORFLOW_CHANGES, surrounded_calls
 from xverify.verify.verdicts import compared, judge
 
 TENSORFLOW = "tensorflow/Dequantize@installed"
@@ -362,6 +362,25 @@ def test_onednn_quantizes_again(onednn: Ask, contract: str, path: str) -> None:
             assert outcome.same(lone), (around, outcome.message)
 
 
+@pytest.mark.parametrize("path", [APART, FUSED])
+@pytest.mark.parametrize("contract", [DYNAMIC, STATIC])
+def test_onednn_has_words_that_change_values(onednn: Ask, contract: str, path: str) -> None:
+    zero_point = tensor("int32", [0]) if contract == STATIC else None
+    call = linear(contract, some_codes("int8", (3, 5)), tensor("float32", [0.3]), zero_point)
+    for number, name in enumerate(ONEDNN_CHANGES[:-1]):
+        for around in ((f"y>{name}:0",), (f"y>{name}:{number}", "y>transpose:0", "y>relu:0", "constant:x")):
+            if any(
+                node.operator == "Clip" and not all(node.inputs)
+                for node in surround(replace(call, around=around)).nodes
+            ):
+                continue
+            judged = judge(contracts.get(contract), replace(call, around=around))
+            outcome = onednn(judged.call, path)
+            comparison = compared(judged, outcome)
+            assert comparison is not None, (around, outcome.message)
+            assert not comparison.wrong_values, around
+
+
 @pytest.mark.parametrize(
     ("contract", "word"),
     [(DYNAMIC, "y>gather:0"), (DYNAMIC, "x<transpose:0"), (STATIC, "scale<reshape:1"), (STATIC, "y>slice:0")],
@@ -434,5 +453,6 @@ def test_calls_of_onednn_in_surroundings_have_what_it_has(name: str) -> None:
     after = {
         f"y>{word}" for word in ("transpose", "reshape", "squeeze", "unsqueeze", "flatten", "identity", "requantize")
     }
-    assert {word for word in words if word.startswith("y>")} == after
+    changes = {f"y>{word}" for word in ONEDNN_CHANGES if name.endswith("3.7") or word != "wider"}
+    assert {word for word in words if word.startswith("y>")} == after | changes
     assert {word.partition("<")[0] for word in words if "<" in word} == (set() if name == STATIC else {"scale"})

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from xverify.contracts.model import Contract
 from xverify.contracts.quantize import quantize
 from xverify.core.bits import canonical
-from xverify.core.call import BITS, Call, Tensor
+from xverify.core.call import BITS, Call, Tensor, code_dtype
 from xverify.core.dtypes import FLOATS, MIN_EXPONENT, values
 from xverify.core.moves import Node, run
 from xverify.core.neighbours import DEQUANTIZE, QUANTIZE
@@ -93,7 +93,7 @@ def _evaluated(
         return _dequantized(contract, call, node, results, tensors)
     inputs = [results[name] if name in results else _fixed(tensors[name]) for name in node.inputs if name]
     if node.operator == QUANTIZE:
-        return _quantized(contract, node, inputs)
+        return _quantized(contract, call, node, inputs)
     if node.operator == "Clip":
         return _clip(node, inputs)
     if node.operator in _OPERATORS:
@@ -153,7 +153,11 @@ def from_legal(legal: Legal) -> Values:
     return _united(legal.dtype, codes, np.zeros(legal.shape, np.bool_))
 
 
-def _quantized(contract: Contract, node: Node, inputs: list[Values]) -> Values:
+def _quantized(contract: Contract, call: Call, node: Node, inputs: list[Values]) -> Values:
+    if not contract.id.startswith(("ai.onnx/", "com.microsoft/")):  # Its text is not a contract here.
+        return Values(
+            call.data.dtype, inputs[0].codes.astype(code_dtype(call.data.dtype)), np.ones_like(inputs[0].open)
+        )
     x, scale = inputs[0], inputs[1].tensor(0)
     zero_point = inputs[2].tensor(0) if len(inputs) > 2 else None
     domain, operator = contract.id.split("/")
