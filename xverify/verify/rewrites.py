@@ -191,20 +191,26 @@ def _left_out(graph: Graph, path: Sequence[Node]) -> Iterator[_Candidate]:
         )
     for length in range(1, len(path) + 1):
         for begin in range(len(path) - length + 1):
-            run = path[begin : begin + length]
-            source = next(name for name in run[0].inputs if name == RESULT or name in {n.output for n in graph.nodes})
-            kept = [_reading(node, run[-1].output, source) for node in graph.nodes if node not in run]
-            output = source if graph.output == run[-1].output else graph.output
-            operators = [node.operator for node in run]
-            made = replace(graph, nodes=tuple(kept), output=output)
+            made, operators = _without(graph, path[begin : begin + length])
             if _is_typed(made):
-                token = f"without:{'+'.join(dict.fromkeys(operators))}"
-                yield _Candidate(_rewrite(token, f"leaves out {_named_after(operators)}"), made)
-            if begin == 0 and run[-1].operator == QUANTIZE:
-                # The codes of x pass through both operators.
-                token = f"without:{'+'.join(dict.fromkeys([DEQUANTIZE, *operators]))}"
-                rewrite = _rewrite(token, f"leaves out {_named_after([DEQUANTIZE, *operators])}")
-                yield _Candidate(rewrite, made, "codes")
+                yield _Candidate(_rewrite(*_words_without(operators)), made)
+    for end, node in enumerate(path):
+        if node.operator == QUANTIZE:  # the codes of x pass through both operators
+            made, operators = _without(graph, path[: end + 1])
+            yield _Candidate(_rewrite(*_words_without([DEQUANTIZE, *operators])), made, "codes")
+
+
+def _without(graph: Graph, run: Sequence[Node]) -> tuple[Graph, list[str]]:
+    """The graph without a run of nodes, and their operators."""
+    outputs = {node.output for node in graph.nodes}
+    source = next(name for name in run[0].inputs if name in outputs)
+    kept = tuple(_reading(node, run[-1].output, source) for node in graph.nodes if node not in run)
+    output = source if graph.output == run[-1].output else graph.output
+    return replace(graph, nodes=kept, output=output), [node.operator for node in run]
+
+
+def _words_without(operators: Sequence[str]) -> tuple[str, str]:
+    return f"without:{'+'.join(dict.fromkeys(operators))}", f"leaves out {_named_after(operators)}"
 
 
 def _reading(node: Node, name: str, source: str) -> Node:
