@@ -29,10 +29,7 @@ def call(*around: str, scale: float = 0.5, codes: tuple[int, ...] = (0, 3, 100, 
 
 def result(made: Call) -> Tensor:
     """A legal result of a call in its graph."""
-    if made.around:
-        legal = graph_legal(EDITION, surround(made))
-    else:
-        legal = legal_set(EDITION, made)
+    legal = graph_legal(EDITION, surround(made)) if made.around else legal_set(EDITION, made)
     return Tensor(legal.dtype, legal.distinct[0])
 
 
