@@ -19,7 +19,7 @@ LEVELS = (Path("graph none", 0.5), Path("graph all", 1.0))
 def values_causes(tmp_path, load: str) -> list:
     oracle = Oracle("flawed", "numpy", (EDITION,), (EDITION,), "rewriting_oracles", load, search_path=(str(SUPPORT),),
                     needs_xverify=True, surrounded=LEVELS)  # fmt: skip
-    options = Options((contracts.get(EDITION),), (oracle,), tmp_path, "test", "xverify sweep", 3, 60.0, 320)
+    options = Options((contracts.get(EDITION),), (oracle,), tmp_path, "test", "xverify sweep", 3, 60.0, 600)
     report = sweep(options, lambda event: None)
     check(report)
     return [cause for cause in causes(report) if cause.kind == "values"]
