@@ -23,7 +23,7 @@ from xverify.core.call import Call, Outcome
 from xverify.core.codec import call_to_json, is_large, outcome_to_json, write_call
 from xverify.core.dtypes import decimal, hexadecimal
 from xverify.core.machine import machine, versions
-from xverify.core.surroundings import in_words
+from xverify.core.surroundings import changes_values, in_words
 from xverify.core.verdict import Verdict
 from xverify.engine.characterize import characterize, followers
 from xverify.engine.events import Consumer, Event, FindingFound
@@ -376,6 +376,7 @@ def _witness(state: RunState, finding: Finding, call: Call, with_values: bool) -
         "call": call_to_json(sent, f"scripts/{file}" if file else ""),
         "got": None if outcome is None else outcome_to_json(outcome),
         "legal": [] if outcome is None else legal_entries(contract, call, outcome),
+        **({"in_graph": True} if changes_values(call) else {}),
     }
 
 

@@ -74,14 +74,23 @@ def graph_legal(contract: Contract, graph: Graph) -> Legal:
     )  # fmt: skip
 
 
-def evaluate(contract: Contract, graph: Graph) -> dict[str, Values]:
-    """The legal codes of every tensor that the graph makes of the call's result, by name."""
+def evaluate(contract: Contract, graph: Graph, result: Values | None = None) -> dict[str, Values]:
+    """The legal codes of every tensor that the graph makes of the call's result, by name.
+
+    Args:
+        contract: The edition.
+        graph: The graph.
+        result: The codes of the call's result, if they are not its legal set.
+    """
     lone = graph.lone
     assert lone is not None
     tensors = {**graph.inputs, **graph.constants, **lone.tensors}
     results: dict[str, Values] = {}
     outputs = [node.output for node in graph.nodes]
-    for node in graph.nodes[outputs.index(RESULT) :]:
+    nodes = graph.nodes[outputs.index(RESULT) :]
+    if result is not None:
+        results[RESULT], nodes = result, nodes[1:]
+    for node in nodes:
         results[node.output] = _evaluated(contract, lone, node, results, tensors)
     return results
 
@@ -105,7 +114,7 @@ def _fixed(tensor: Tensor) -> Values:
     return Values(tensor.dtype, tensor.codes[np.newaxis], np.zeros(tensor.shape, np.bool_))
 
 
-def _united(dtype: str, codes: Codes, is_open: NDArray[np.bool_]) -> Values:
+def united(dtype: str, codes: Codes, is_open: NDArray[np.bool_]) -> Values:
     """The values with as few alternatives as possible, and one code for every NaN."""
     return Values(dtype, compacted(canonical(codes, dtype) if dtype in FLOATS else codes), is_open)
 
@@ -140,7 +149,7 @@ def _dequantized(
             out = str(node.attributes.get("output_dtype", parameters["scale"].dtype))
             return Values(out, np.zeros((1, *x.open.shape), f"u{BITS[out] // 8}"), np.ones(x.open.shape, np.bool_))
         pieces.append(from_legal(legal_set(contract, inner)))
-    return _united(pieces[0].dtype, np.concatenate([piece.codes for piece in pieces]), x.open)
+    return united(pieces[0].dtype, np.concatenate([piece.codes for piece in pieces]), x.open)
 
 
 def from_legal(legal: Legal) -> Values:
@@ -150,7 +159,7 @@ def from_legal(legal: Legal) -> Values:
         sign = legal.distinct[0].dtype.type(1 << (BITS[legal.dtype] - 1))
         alternatives += [np.where(legal.subnormal, codes & sign, codes) for codes in legal.distinct]
     codes = np.stack([np.asarray(codes) for codes in alternatives])
-    return _united(legal.dtype, codes, np.zeros(legal.shape, np.bool_))
+    return united(legal.dtype, codes, np.zeros(legal.shape, np.bool_))
 
 
 def _quantized(contract: Contract, call: Call, node: Node, inputs: list[Values]) -> Values:
@@ -213,7 +222,7 @@ def _with_free_zeros(dtype: str, codes: Codes, is_open: NDArray[np.bool_]) -> Va
     zero = (codes & ~sign) == 0
     if zero.any():
         codes = np.concatenate([codes, np.where(zero, codes ^ sign, codes)])
-    return _united(dtype, codes, is_open)
+    return united(dtype, codes, is_open)
 
 
 def _chosen(x: Values, other: Values, largest: bool) -> Values:
@@ -231,11 +240,11 @@ def _relu(node: Node, x: Values) -> Values:
 
 
 def _neg(node: Node, x: Values) -> Values:
-    return _united(x.dtype, x.codes ^ _sign_bit(x.dtype, x.codes), x.open)
+    return united(x.dtype, x.codes ^ _sign_bit(x.dtype, x.codes), x.open)
 
 
 def _abs(node: Node, x: Values) -> Values:
-    return _united(x.dtype, x.codes & ~_sign_bit(x.dtype, x.codes), x.open)
+    return united(x.dtype, x.codes & ~_sign_bit(x.dtype, x.codes), x.open)
 
 
 def _clip(node: Node, inputs: list[Values]) -> Values:
@@ -261,7 +270,7 @@ def _clip(node: Node, inputs: list[Values]) -> Values:
 def _where(node: Node, mask: Values, a: Values, b: Values) -> Values:
     is_first = mask.codes[0] != 0
     pairs = [np.where(is_first, mine, theirs) for mine in a.codes for theirs in b.codes]
-    return _united(a.dtype, np.stack(pairs), np.where(is_first, a.open, b.open))
+    return united(a.dtype, np.stack(pairs), np.where(is_first, a.open, b.open))
 
 
 def _mul(node: Node, a: Values, b: Values) -> Values:
@@ -272,7 +281,7 @@ def _mul(node: Node, a: Values, b: Values) -> Values:
     is_open = a.open | b.open
     for dtype, each in ((a.dtype, a.codes), (b.dtype, b.codes), (a.dtype, codes)):
         is_open = is_open | ~_is_usual(dtype, each).all(0)
-    return _united(a.dtype, np.asarray(codes).reshape(product.shape), np.asarray(is_open))
+    return united(a.dtype, np.asarray(codes).reshape(product.shape), np.asarray(is_open))
 
 
 def _is_usual(dtype: str, codes: Codes) -> NDArray[np.bool_]:
@@ -289,7 +298,7 @@ def _cast(node: Node, x: Values) -> Values:
     numbers = np.ascontiguousarray(x.numbers)
     if to == "float64":
         return Values(to, numbers.view(np.uint64), x.open)
-    return _united(to, np.asarray(cast(numbers, to)).reshape(x.codes.shape), x.open)
+    return united(to, np.asarray(cast(numbers, to)).reshape(x.codes.shape), x.open)
 
 
 def _max_pool(node: Node, x: Values) -> Values:

@@ -20,6 +20,7 @@ from xverify.strategies.smaller import less_around, smaller_calls
 from xverify.verify import changes, editions, equivalence, variants, verdicts
 from xverify.verify.attribute import named
 from xverify.verify.findings import Discrepancy, Finding
+from xverify.verify.rewrites import is_rewrite, violates_in_graph
 from xverify.verify.verdicts import Judged
 
 Ask = Callable[[Call], Outcome]
@@ -118,7 +119,11 @@ def _discrepancies(
     comparison = verdicts.compared(judged, outcome)
     if comparison is not None:
         discrepancies.append(verdicts.flushed(judged, label, outcome, comparison))
-        if verdict == Verdict.VIOLATION:
+        if verdict == Verdict.VIOLATION and judged.legal is not None and judged.legal.in_graph:
+            rewrite = finding.readings[0] if finding.readings else None
+            assert outcome.tensor is not None
+            discrepancies.append(violates_in_graph(judged, label, outcome.tensor, comparison, rewrite))
+        elif verdict == Verdict.VIOLATION and not any(map(is_rewrite, finding.readings)):
             recipes = [named(judged.contract, name) for name in finding.readings]
             elsewhere = judged.contract.readings(judged.call)[0] if len(recipes) > 1 else None
             recipe = recipes[0] if recipes else None
