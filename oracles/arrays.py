@@ -114,3 +114,11 @@ def pack(codes: Array, bits: int) -> Array:
     words = np.bitwise_or.reduce(padded.reshape(-1, in_group) << shifts, axis=1).astype(word)
     of_group = words.view(np.uint8).reshape(-1, word.itemsize)[:, : bits * in_group // 8]
     return of_group.reshape(-1)[: -(-flat.size * bits // 8)]
+
+
+def unpack(raw: Array, bits: int, size: int) -> Array:
+    """The first ``size`` codes of packed bytes, low bits first. Codes of a byte or more are returned unchanged."""
+    if bits >= 8:
+        return raw
+    single = np.unpackbits(raw.reshape(-1), bitorder="little")[: size * bits].reshape(size, bits)
+    return np.bitwise_or.reduce(single << np.arange(bits, dtype=np.uint8), axis=1)

@@ -34,7 +34,9 @@ DATA_TYPES: Dict[str, Tuple[int, Tuple[int, int]]] = {
 DEQUANTIZE, DYNAMIC_DEQUANTIZE = 19, 21  # dnnl_graph_op_kind_t
 QUANTIZE, DYNAMIC_QUANTIZE = 49, 22
 REORDER, STATIC_RESHAPE, STATIC_TRANSPOSE = 60, 72, 73
+ABS, CLAMP, MAXIMUM, MINIMUM, MULTIPLY, RELU, TYPE_CAST = 0, 10, 40, 43, 46, 58, 77
 SCALES, AXIS, ZPS, QTYPE = 0x20, 0x30, 0x4D, 0x85  # dnnl_graph_op_attr_t
+MAX, MIN = 0x04, 0x05
 ORDER, SHAPE, SPECIAL_ZERO = 0x44, 0x48, 0x64
 CPU = 1  # dnnl_engine_kind_t
 STRIDED = 2  # dnnl_graph_layout_type_t
@@ -101,6 +103,8 @@ class Operation(NamedTuple):
     zps: Optional[Tuple[int, ...]] = None
     order: Optional[Tuple[int, ...]] = None
     shape: Optional[Tuple[int, ...]] = None
+    bounds: Optional[Tuple[float, float]] = None
+    """The bounds of Clamp."""
 
 
 _ARGUMENTS: Dict[str, Tuple[Any, ...]] = {
@@ -254,6 +258,8 @@ class Library:
         if operation.zps is not None:
             count = len(operation.zps)
             self.call("dnnl_graph_op_set_attr_s64", op, ZPS, (c_int64 * count)(*operation.zps), count)
+        for name, bound in () if operation.bounds is None else ((MIN, operation.bounds[0]), (MAX, operation.bounds[1])):
+            self.call("dnnl_graph_op_set_attr_f32", op, name, (c_float * 1)(bound), 1)
         for name, values in ((ORDER, operation.order), (SHAPE, operation.shape)):
             if values is not None:
                 self.call("dnnl_graph_op_set_attr_s64", op, name, (c_int64 * len(values))(*values), len(values))

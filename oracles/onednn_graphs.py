@@ -14,18 +14,26 @@ import numpy as np
 
 from xverify.core.call import Call, code_dtype
 from xverify.core.moves import Node, run
+from xverify.core.neighbours import numbers_of
 from xverify.core.surroundings import OPERATOR, Graph
 from xverify.oracles.arrays import Array, numpy_dtype
 from xverify.oracles.onednn_graph_api import (
+    ABS,
+    CLAMP,
     CONSTANT,
     CPU,
     DEQUANTIZE,
     DYNAMIC_DEQUANTIZE,
     DYNAMIC_QUANTIZE,
+    MAXIMUM,
+    MINIMUM,
+    MULTIPLY,
     QUANTIZE,
+    RELU,
     REORDER,
     STATIC_RESHAPE,
     STATIC_TRANSPOSE,
+    TYPE_CAST,
     Compiled,
     Library,
     Logical,
@@ -41,6 +49,9 @@ CANARY, UNWRITTEN = 0xA5, 0xB7
 """The byte that fills the margins, and the byte that fills an output before it is written."""
 
 _RESHAPES = ("Reshape", "Squeeze", "Unsqueeze", "Flatten")
+
+_CHANGES = {"Abs": ABS, "Max": MAXIMUM, "Min": MINIMUM, "Mul": MULTIPLY, "Relu": RELU}
+"""Operations that change values and have no attributes."""
 
 
 class Framed:
@@ -105,19 +116,27 @@ def steps_of(call: Call, graph: Graph, lone: Operation, inputs_and_constants: Di
         raise UnsupportedError(
             "the scales and zero points of oneDNN's Dequantize are attributes: nothing stands before them"
         )
-    shapes = run(
-        graph.nodes, {name: np.empty(logical.shape, np.uint8) for name, logical in inputs_and_constants.items()}
-    )
+    moved = {name: np.empty(logical.shape, np.uint8) for name, logical in inputs_and_constants.items()}
     steps = []
     for node in graph.nodes:
         names = node.inputs
         kind, dtype, attributes = _kind(node, call, lone)
+        if node.operator in _CHANGES:
+            moved[node.output] = np.empty(np.broadcast_shapes(*(moved[name].shape for name in names)), np.uint8)
+        else:
+            moved.update(run([node], moved))
+        if kind == CLAMP:
+            bounds = [float(numbers_of(graph.constants[name])) for name in names[1:] if name]
+            if len(bounds) < 2:
+                raise UnsupportedError("oneDNN's Clamp has two bounds")
+            attributes["bounds"] = tuple(bounds)
+            names = names[:1]
         if node.of_call:
             # Scales and zero points of the static operations are attributes. Only ONNX takes the zero of a pair.
             roles = ("scale", "zero_point") if lone.kind == DYNAMIC_DEQUANTIZE else ()
             names = (names[0], *(name for name in names[1:] if name in roles))
         dtype = dtype or tensors[names[0]].dtype
-        tensors[node.output] = output = packed(dtype, tuple(shapes[node.output].shape))
+        tensors[node.output] = output = packed(dtype, tuple(moved[node.output].shape))
         if kind == STATIC_RESHAPE:
             attributes["shape"] = output.shape
         inputs = tuple(tensors[name] for name in names)
@@ -132,13 +151,19 @@ def _kind(node: Node, call: Call, lone: Operation) -> Tuple[int, str, Dict[str, 
         if node.operator == OPERATOR:
             return lone.kind, lone.output.dtype, attributes
         return QUANTIZE if lone.kind == DEQUANTIZE else DYNAMIC_QUANTIZE, call.data.dtype, attributes
+    if node.operator in _CHANGES:
+        return _CHANGES[node.operator], "", {}
+    if node.operator == "Clip":
+        return CLAMP, "", {}
+    if node.operator == "Cast":
+        return TYPE_CAST, str(node.attributes["to"]), {}
     if node.operator == "Identity":
         return REORDER, "", {}
     if node.operator == "Transpose":
         return STATIC_TRANSPOSE, "", {"order": tuple(node.attributes["perm"])}
     if node.operator in _RESHAPES:
         return STATIC_RESHAPE, "", {}
-    raise UnsupportedError("oneDNN has no operation %s that moves data" % (node.operator,))
+    raise UnsupportedError("oneDNN has no operation %s" % (node.operator,))
 
 
 def run_steps(
@@ -147,13 +172,15 @@ def run_steps(
     fed: Dict[str, Tuple[Array, LogicalTensor]],
     constants: Set[str],
     policy: int,
+    result: str,
 ) -> Tuple[Array, Tuple[str, ...]]:
-    """Run the steps. Return the codes of the last output, and notes on writes beside outputs.
+    """Run the steps. Return the codes of the result, and notes on writes beside outputs.
 
     Args:
         fed: Arrays and logical tensors of inputs and constants, by name.
         constants: The names of those that are declared constant.
         policy: The policy by which the library makes partitions.
+        result: The name of the result.
 
     Raises:
         UnsupportedError: The library does not support a partition.
@@ -198,10 +225,9 @@ def run_steps(
         for op in operations:
             library.call("dnnl_graph_op_destroy", op)
         library.call("dnnl_graph_graph_destroy", graph)
-    last = steps[-1].node.output
-    if last not in codes:
+    if result not in codes:
         raise UnsupportedError("no partition gives what the graph ends with")
-    return codes[last], tuple(sorted({note for output in outputs.values() for note in output.notes()}))
+    return codes[result], tuple(sorted({note for output in outputs.values() for note in output.notes()}))
 
 
 def _run_partition(
@@ -220,7 +246,7 @@ def _run_partition(
         raise UnsupportedError("a partition gives %d tensors, not one" % len(gives))
     step = next(step for step in steps if step.node.output == gives[0])
     if not library.supports(partition):
-        if step.node.of_call:
+        if step.node.of_call or step.node.operator in (*_CHANGES, "Clip", "Cast"):
             raise UnsupportedError("no partition of the graph is supported")
         codes[gives[0]] = np.array(run([step.node], codes)[gives[0]], order="C")
         return

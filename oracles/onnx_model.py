@@ -93,12 +93,9 @@ def model_bytes(call: Call, initializers: Sequence[str] = (), shaped: bool = Fal
 
 
 def graph_of(call: Call) -> Graph:
-    """The call in its surroundings, with axes in the form that its opset admits."""
-    return surround(call, negative_axes=opset_beside(call) >= _NEGATIVE_AXES)
+    """The call in its surroundings."""
+    return surround(call)
 
-
-_NEGATIVE_AXES = 11
-"""The first opset in which every operator that moves data takes negative axes."""
 
 _LISTS: Dict[str, Tuple[str, ...]] = {
     "Reshape": ("shape",),
@@ -121,8 +118,8 @@ def graph_bytes(call: Call, graph: Graph) -> bytes:
     for node in graph.nodes:
         inputs, attributes = list_inputs(node, sets[""])
         lists += [helper.make_tensor(name, onnx.TensorProto.INT64, [len(v)], v) for name, v in inputs]
-        if "output_dtype" in attributes:
-            attributes["output_dtype"] = element_type(str(attributes["output_dtype"]))
+        for name in _TYPES & set(attributes):
+            attributes[name] = element_type(str(attributes[name]))
         nodes.append(
             helper.make_node(
                 node.operator,
@@ -137,9 +134,14 @@ def graph_bytes(call: Call, graph: Graph) -> bytes:
         for name, tensor in graph.inputs.items()
     ]
     constants = [_constant(name, tensor) for name, tensor in graph.constants.items()]
-    proto = helper.make_graph(nodes, "call", declared, [onnx.ValueInfoProto(name=graph.output)], constants + lists)
+    outputs = [onnx.ValueInfoProto(name=name) for name in (graph.output, *graph.others)]
+    proto = helper.make_graph(nodes, "call", declared, outputs, constants + lists)
     opsets = [helper.make_opsetid(name, number) for name, number in sets.items()]
     return bytes(helper.make_model(proto, opset_imports=opsets, ir_version=ir_version(sets[""])).SerializeToString())
+
+
+_TYPES = {"output_dtype", "to"}
+"""Attributes that name a type."""
 
 
 def operator_sets(call: Call) -> Dict[str, int]:
@@ -247,11 +249,12 @@ def _graph_lines(call: Call, graph: Graph) -> List[str]:
         *("nodes = [", *nodes, "]"),
         *("inputs = [", *declared, "]"),
         *("constants = [", *initializers, "]"),
-        'graph = helper.make_graph(nodes, "g", inputs, [ValueInfoProto(name="%s")], constants)' % graph.output,
+        'graph = helper.make_graph(nodes, "g", inputs, [%s], constants)'
+        % ", ".join('ValueInfoProto(name="%s")' % name for name in (graph.output, *graph.others)),
         "model = helper.make_model(graph, opset_imports=[%s], ir_version=%d)" % (opsets, ir_version(sets[""])),
     ]
 
 
 def _spelled(name: str, value: Any) -> str:
     """An attribute as Python. The output's type becomes one of ONNX's names."""
-    return type_name(str(value)) if name == "output_dtype" and value in BITS else spelled(value)
+    return type_name(str(value)) if name in _TYPES and value in (*BITS, "bool") else spelled(value)

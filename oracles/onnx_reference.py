@@ -36,7 +36,7 @@ ORACLES = (
         contracts=("ai.onnx/*",),
         judged_by=("ai.onnx/*",),
         module=__name__,
-        surrounded=(Path("graph", 1.0),),
+        surrounded=(Path("graph", 0.2),),
         releases=RELEASES,
     ),
 )

@@ -14,7 +14,7 @@ import numpy as np
 
 from xverify.core.call import BITS, Attribute, Call, Outcome, Tensor, code_dtype
 from xverify.core.surroundings import Graph
-from xverify.oracles.arrays import NUMPY_OWN, Array, answered, pack, to_array
+from xverify.oracles.arrays import NUMPY_OWN, Array, answered, pack, to_array, unpack
 from xverify.oracles.onnx_model import (
     ROLES,
     element_type,
@@ -76,9 +76,9 @@ ROUTES: Dict[str, Route] = {
 UNOPTIMIZED = "graph optimization=off"
 
 GRAPHS: Dict[str, Route] = {
-    UNOPTIMIZED: Route(0.25, level=OFF),
-    "graph optimization=basic": Route(0.25, level=BASIC),
-    "graph optimization=extended": Route(0.25, level=EXTENDED),
+    UNOPTIMIZED: Route(0.15, level=OFF),
+    "graph optimization=basic": Route(0.15, level=BASIC),
+    "graph optimization=extended": Route(0.15, level=EXTENDED),
     "graph optimization=layout": Route(0.0, level=LAYOUT),
     "graph optimization=all": Route(1.0, level=ALL),
 }
@@ -510,7 +510,15 @@ def _run_bound(session: Any, values: Mapping[str, Any], shape: Tuple[int, ...], 
     return result
 
 
-_NUMPY_TYPES = {"tensor(float)": "float32", "tensor(float16)": "float16", "tensor(double)": "float64"}
+_NUMPY_TYPES = {
+    "tensor(float)": "float32",
+    "tensor(float16)": "float16",
+    "tensor(double)": "float64",
+    "tensor(int8)": "int8",
+    "tensor(uint8)": "uint8",
+    "tensor(int16)": "int16",
+    "tensor(uint16)": "uint16",
+}
 
 _RAW_TYPES: Dict[str, str] = {
     "tensor(bfloat16)": "bfloat16",
@@ -518,6 +526,11 @@ _RAW_TYPES: Dict[str, str] = {
     "tensor(float8e4m3fnuz)": "float8_e4m3fnuz",
     "tensor(float8e5m2)": "float8_e5m2",
     "tensor(float8e5m2fnuz)": "float8_e5m2fnuz",
+    "tensor(float4e2m1)": "float4_e2m1fn",
+    "tensor(int4)": "int4",
+    "tensor(uint4)": "uint4",
+    "tensor(int2)": "int2",
+    "tensor(uint2)": "uint2",
 }
 
 
@@ -525,10 +538,11 @@ def read(value: Any) -> Tensor:
     """The tensor of an OrtValue whose type NumPy lacks, from its memory."""
     dtype = _RAW_TYPES[value.data_type()]
     shape, code = tuple(value.shape()), code_dtype(dtype)
-    size = int(np.prod(shape, dtype=np.int64)) * code.itemsize
+    elements = int(np.prod(shape, dtype=np.int64))
+    size = -(-elements * BITS[dtype] // 8)
     # data_ptr() of an empty tensor may be null.
-    raw = ctypes.string_at(value.data_ptr(), size) if size else b""
-    return Tensor(dtype, np.frombuffer(raw, code).reshape(shape))
+    raw = np.frombuffer(ctypes.string_at(value.data_ptr(), size) if size else b"", code)
+    return Tensor(dtype, unpack(raw, BITS[dtype], elements).reshape(shape))
 
 
 # -- short scripts ---------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 import numpy as np
 
 from xverify.core.call import BITS, Call, Outcome, Tensor, code_dtype
-from xverify.oracles.arrays import NUMPY_OWN, Array, answered, numpy_dtype, pack, to_array
+from xverify.oracles.arrays import NUMPY_OWN, Array, answered, numpy_dtype, pack, to_array, unpack
 from xverify.oracles.onnx_model import graph_bytes, graph_of, model_bytes, model_imports, model_lines, structure
 from xverify.oracles.protocol import Loaded, Oracle, Path, Setting
 from xverify.oracles.short_form import ShortCall, ShortForm, feeds, is_numpy
@@ -76,6 +76,8 @@ _TYPES: Dict[str, str] = {
     "float4_e2m1fn": "f4e2m1",
 }
 """OpenVINO's names of the dtypes that NumPy lacks."""
+
+_NARROW = {name: dtype for dtype, name in _TYPES.items() if BITS[dtype] <= 8}
 
 
 def load(*properties: str) -> Loaded:
@@ -143,7 +145,15 @@ def load(*properties: str) -> Loaded:
         data = np.array(result.data, order="C")
         if result.element_type == ov.Type.bf16:  # NumPy has no such type: its bits come as float16
             data = data.view(code_dtype("bfloat16")).view(numpy_dtype("bfloat16"))
-        return answered(data, replace(call, tensors=fed), arrays)
+        outcome = answered(data, replace(call, tensors=fed), arrays)
+        dtype = _NARROW.get(result.element_type.get_type_name())
+        if dtype is None:
+            return outcome
+        # Types that NumPy lacks come as bytes, packed if they have 4 or 2 bits.
+        raw = np.array(data.reshape(-1)).view(np.uint8)
+        shape = tuple(result.get_shape())
+        codes = unpack(raw, BITS[dtype], int(np.prod(shape, dtype=np.int64))).reshape(shape)
+        return replace(outcome, tensor=Tensor(dtype, codes))
 
     def surrounded(call: Call, path: str) -> Outcome:
         """The outcome of a call in its surroundings. The operators around the call may cause a refusal."""

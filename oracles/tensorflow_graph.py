@@ -150,7 +150,8 @@ def _load(compiled: bool) -> Loaded:
 
         def around(**inputs: Any) -> Any:
             constants = {name: tf.constant(to_array(tensor)) for name, tensor in graph.constants.items()}
-            return tensorflow_result(tf, nodes, {**inputs, **constants}, call.data.dtype, early)
+            outputs = [graph.output, *graph.others]
+            return tensorflow_result(tf, nodes, {**inputs, **constants}, call.data.dtype, early, outputs)
 
         fed = {name: tf.constant(array) for name, array in arrays.items()}
         specs = {
@@ -159,7 +160,7 @@ def _load(compiled: bool) -> Loaded:
         }
         with _optimizer(tf, not path.startswith(UNOPTIMIZED)):
             function = tf.function(around, jit_compile=compiled, autograph=False).get_concrete_function(**specs)
-            result = function(**fed).numpy()
+            result = function(**fed)[0].numpy()
         outcome = answered(result, replace(call, tensors=graph.inputs), arrays)
         assert outcome.tensor is not None
         return replace(outcome, tensor=graph.back(outcome.tensor))
@@ -285,9 +286,9 @@ def _graph_lines(call: Call, graph: Graph, options: str, compiled: bool, words: 
         *([off] if options.startswith(UNOPTIMIZED) else []),
         "def graph(%s):" % ", ".join(graph.inputs),
         *("    " + line for line in inner),
-        "    return " + graph.output,
+        "    return " + ", ".join((graph.output, *graph.others)),
         "function = tf.function(graph%s)" % (", jit_compile=True" if compiled else ""),
         "specs = [%s]" % ", ".join(specs),
-        "y = function.get_concrete_function(*specs)(%s).numpy()"
-        % ", ".join("tf.constant(%s)" % n for n in graph.inputs),
+        "y = function.get_concrete_function(*specs)(%s)%s.numpy()"
+        % (", ".join("tf.constant(%s)" % n for n in graph.inputs), "[0]" if graph.others else ""),
     ]

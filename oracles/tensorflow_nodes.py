@@ -9,8 +9,10 @@ from __future__ import annotations
 from typing import Any, Dict, Sequence
 
 
-def tensorflow_result(tf: Any, nodes: Sequence[Any], fed: Dict[str, Any], dtype: str, early: str) -> Any:
-    """The last node's output.
+def tensorflow_result(
+    tf: Any, nodes: Sequence[Any], fed: Dict[str, Any], dtype: str, early: str, outputs: Sequence[str] = ()
+) -> Any:
+    """The last node's output, or the list of these outputs.
 
     Integers of the call's input get the quantized type of their width just before they are dequantized, or, with ``early``,
     before the node of `tensorflow_first_quantized`.
@@ -22,7 +24,8 @@ def tensorflow_result(tf: Any, nodes: Sequence[Any], fed: Dict[str, Any], dtype:
     tensors = dict(fed)
     cast_before = tensorflow_first_quantized(nodes, dtype, early)
     for index, (operator, inputs, output, attributes) in enumerate(nodes):
-        operands = {name: tensors[name] for name in inputs}
+        # An absent input has an empty name.
+        operands = {name: tensors.get(name) for name in inputs}
         if index == cast_before and dtype in ("int8", "uint8", "int16", "uint16", "int32"):
             for name in inputs:
                 if name.split("_")[0] == "input":
@@ -34,7 +37,7 @@ def tensorflow_result(tf: Any, nodes: Sequence[Any], fed: Dict[str, Any], dtype:
             tensors[output] = tf.quantization.dequantize(**operands, **words)
         else:
             tensors[output] = tensorflow_moved(tf, operator, list(operands.values()), attributes)
-    return tensors[nodes[-1][2]]
+    return [tensors[name] for name in outputs] if outputs else tensors[nodes[-1][2]]
 
 
 def tensorflow_first_quantized(nodes: Sequence[Any], dtype: str, early: str) -> int:
@@ -63,7 +66,7 @@ def tensorflow_moves_quantized(node: Any, dtype: str, early: str) -> bool:
 
 
 def tensorflow_moved(tf: Any, operator: str, values: Sequence[Any], attributes: Any) -> Any:
-    """A node that only moves data.
+    """A node that moves data or changes values. An absent input is None.
 
     Strided slices take no negative axes, so reversing such an axis is a Reverse.
     """
@@ -90,12 +93,33 @@ def tensorflow_moved(tf: Any, operator: str, values: Sequence[Any], attributes: 
         return tf.gather(value, list(attributes["indices"]), axis=attributes["axis"])
     if operator == "Concat":
         return tf.concat(list(values), attributes["axis"])
-    return tf.identity(value)
+    if operator == "Clip":
+        least, most = [*values[1:], None][:2]
+        if least is None:
+            return tf.minimum(value, most)
+        return tf.maximum(value, least) if most is None else tf.clip_by_value(value, least, most)
+    if operator == "Cast":
+        return tf.cast(value, tf.as_dtype(attributes["to"]))
+    functions = {
+        "Relu": tf.nn.relu,
+        "Neg": tf.negative,
+        "Abs": tf.abs,
+        "Max": tf.maximum,
+        "Min": tf.minimum,
+        "Mul": tf.multiply,
+        "Where": tf.where,
+    }
+    return functions.get(operator, tf.identity)(*values)
 
 
 def tensorflow_spelled(operator: str, values: Sequence[str], attributes: Any) -> str:
-    """A node that only moves data as a Python expression, as `tensorflow_moved` makes it."""
+    """A node as a Python expression, as `tensorflow_moved` makes it. An absent input is an empty text."""
     value = values[0]
+    if operator == "Clip":
+        least, most = [*values[1:], ""][:2]
+        if least and most:
+            return "tf.clip_by_value(%s, %s, %s)" % (value, least, most)
+        return "tf.maximum(%s, %s)" % (value, least) if least else "tf.minimum(%s, %s)" % (value, most)
     words: Dict[str, Any] = {n: list(v) if isinstance(v, tuple) else v for n, v in attributes.items()}
     if operator == "Flatten":
         ends = (value, words["axis"], value, words["axis"])
@@ -118,4 +142,12 @@ def tensorflow_spelled(operator: str, values: Sequence[str], attributes: Any) ->
         "Gather": "tf.gather({0}, {indices}, axis={axis})",
         "Concat": "tf.concat([{0}, {1}], {axis})",
         "Identity": "tf.identity({0})",
+        "Relu": "tf.nn.relu({0})",
+        "Neg": "tf.negative({0})",
+        "Abs": "tf.abs({0})",
+        "Max": "tf.maximum({0}, {1})",
+        "Min": "tf.minimum({0}, {1})",
+        "Mul": "tf.multiply({0}, {1})",
+        "Where": "tf.where({0}, {1}, {2})",
+        "Cast": "tf.cast({0}, tf.{to})",
     }[operator].format(*values, **words)

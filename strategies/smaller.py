@@ -7,7 +7,6 @@ a wrong value, so most draws still show it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -66,9 +65,25 @@ def less_around(call: Call) -> Iterator[Call]:
     for index in range(len(call.around)):
         yield replace(call, around=(*call.around[:index], *call.around[index + 1 :]))
     for index, word in enumerate(call.around):
-        simple = re.sub(r":-?\d+$", ":0", word)  # A word without a number, such as constant:x, stays the same.
-        if simple != word:
+        for simple in _simpler(word):
             yield replace(call, around=(*call.around[:index], simple, *call.around[index + 1 :]))
+
+
+def _simpler(word: str) -> Iterator[str]:
+    """A word in its simplest form, then with a zero in place of one digit of its number, as each digit is a parameter.
+
+    The last digit of the words fork and shared chooses the output, so an odd number stays odd.
+    """
+    start, colon, number = word.rpartition(":")
+    if not colon or not number.removeprefix("-").isdigit():  # A word without a number, such as constant:x.
+        return
+    simplest = str(int(number) % 2) if start in ("fork", "shared") else "0"
+    if number != simplest:
+        yield f"{start}:{simplest}"
+    digits = number.removeprefix("-")
+    if len(digits) > 1 and start in ("y>pair", "y>quantize"):
+        zeroed = (digits[:i] + "0" + digits[i + 1 :] for i in range(len(digits)) if digits[i] != "0")
+        yield from (f"{start}:{int(digits)}" for digits in zeroed)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,17 @@ import numpy as np
 from xverify.contracts.model import Contract
 from xverify.core.call import Call
 from xverify.core.moves import AFTER, BEFORE
-from xverify.core.surroundings import OPERATOR, opset_beside, requantizes, surround
+from xverify.core.neighbours import (
+    CHANGES,
+    FLOATS,
+    OPERATORS,
+    QUANTIZE,
+    coded,
+    overflows,
+    quantized_dtypes,
+    result_dtype,
+)
+from xverify.core.surroundings import OPERATOR, comes_quantized, opset_beside, requantizes, surround
 from xverify.strategies.structures import Linear, Structure, build
 from xverify.strategies.walk import cell_structures, shape_structures
 
@@ -39,21 +49,68 @@ _DRAWN = 4
 
 _SPELLED_FROM_THE_BACK = 0.3
 
+_CHANGED = 0.65
+"""Share of operators after the result that change values, in surroundings that do."""
+
+_MOST_AFTER = 4
+"""Largest number of operators after the result in such surroundings."""
+
+_ENDS_QUANTIZED = 0.45
+_COMES_QUANTIZED = 0.2
+_FORKED = 0.12
+_SHARED = 0.1
+_TAMED = 0.6
+"""Share of calls with ordinary scales among those whose neighbours change values."""
+
+_OVERFLOWING = 0.05
+"""Share of calls with infinity or NaN in the result that are quantized all the same."""
+
+_OWN_PARAMETERS = 0.3
+"""Share of quantizing words with the call's own parameters. In the others, each parameter is the call's half of the time."""
+
+_TELLING = (
+    ("y>quantize:0",), ("y>relu:0", "y>quantize:0"), ("y>quantize:1",), ("y>pair:0",), ("x<quantize:0", "y>quantize:0"),
+    ("y>maxpool:1", "y>quantize:0"), ("y>transpose:0", "y>quantize:0"), ("x<transpose:0", "y>relu:0", "y>transpose:0"),
+    ("y>clip:4", "y>quantize:0"), ("y>pair:4",), ("y>pair:1", "y>pair:0"), ("x<quantize:0", "y>pair:20", "y>quantize:5"),
+    ("y>resize:0", "y>quantize:0"), ("fork:0", "y>quantize:0"), ("shared:1",), ("y>pair:5",), ("y>pair:1000",),
+    ("y>clip:5", "y>quantize:30"), ("y>quantize:4",), ("y>maxpool:0", "y>quantize:24"), ("y>neg:0", "y>quantize:0"),
+    ("y>reshape:0", "y>quantize:0"), ("fork:7", "y>relu:0"), ("y>scale:1", "y>quantize:0"), ("y>relu:0", "y>pair:0"),
+    ("y>wider:0", "y>quantize:0"), ("y>min:0", "y>quantize:0"), ("shared:3", "y>pair:0"), ("y>where:0", "y>quantize:0"),
+    ("y>gather:-1", "y>quantize:0"), ("y>abs:0", "y>max:0", "y>pair:6"), ("y>unsqueeze:0", "y>maxpool:1", "y>pair:0"),
+)  # fmt: skip
+"""Surroundings in which optimisers tend to err, the likeliest first."""
+
 
 def surrounded_calls(contract: Contract, seed: int) -> Iterator[Call]:
     """Allowed calls in surroundings, without end.
 
     They have the walk's small structures. Those of the cells and the others take turns, each in a random order, again and again
-    with other values.
+    with other values. Surroundings that tell much, moves of data, and operators that change values take turns too.
     """
     rng = np.random.default_rng(seed)
     cells = (_reshaped(structure, rng) for structure in _without_end(_few_values(cell_structures(contract)), rng))
     shapes = _without_end(_few_values(shape_structures(contract)), rng)
     for number, structure in enumerate(chain.from_iterable(zip(cells, shapes, strict=False))):
         call = build(contract, structure, f"surrounded {number}")
-        around = words(call, rng)
+        if number % 3 != 1 and rng.random() < _TAMED:
+            call = _tamed(call, rng)
+        if number % 3 == 1:
+            around = words(call, rng)
+        else:
+            telling = _telling(call, number // 3, rng) if number % 3 == 0 else ()
+            around = telling or changing_words(call, rng) or words(call, rng)
         if contract.judge(call).verdict == "allowed":
             yield replace(call, around=around)
+
+
+def _tamed(call: Call, rng: np.random.Generator) -> Call:
+    """The call with scales near 1, so that a quantization of its result does not saturate."""
+    scale = call.tensors.get("scale")
+    if scale is None or scale.dtype not in FLOATS:
+        return call
+    factors = np.exp2(rng.uniform(-6, 2, scale.shape)) * rng.choice([1, 1, 1, 1, 1, -1], scale.shape)
+    tame = replace(scale, codes=coded(scale.dtype, factors).codes)
+    return replace(call, tensors={**call.tensors, "scale": tame})
 
 
 def _reshaped(structure: Structure, rng: np.random.Generator) -> Structure:
@@ -81,6 +138,56 @@ def words(call: Call, rng: np.random.Generator) -> tuple[str, ...]:
             return (*drawn, *(["shapes:symbolic"] if rng.random() < _SYMBOLIC else []))
 
 
+def changing_words(call: Call, rng: np.random.Generator) -> tuple[str, ...]:
+    """Random surroundings of a call with operators that change values; empty if there are none of its types."""
+    changes = _taken(call, "y", tuple(CHANGES), result_dtype(call))
+    # Infinity and NaN say more about QuantizeLinear than about what surrounds it.
+    quantizes = "quantize" in changes and (not overflows(call) or rng.random() < _OVERFLOWING)
+    changes = [name for name in changes if name != "quantize" and (quantizes or name != "pair")]
+    if not changes:
+        return ()
+    moves = _taken(call, "y", AFTER, result_dtype(call))
+    drawn = _before(call, rng)
+    if rng.random() < _COMES_QUANTIZED and quantizes and comes_quantized(call):
+        drawn.append("x<quantize:0")
+    for _ in range(int(rng.integers(1, _MOST_AFTER + 1))):
+        if rng.random() < _CHANGED or not moves:
+            name = str(rng.choice(changes))
+            drawn.append(f"y>{name}:{_parameters(call, rng) if name == 'pair' else int(rng.integers(12))}")
+        else:
+            drawn.append(_word(call, "y>", moves, rng))
+    if rng.random() < _ENDS_QUANTIZED and quantizes:
+        drawn.append(f"y>quantize:{_parameters(call, rng)}")
+    if rng.random() < _FORKED:
+        drawn.append(f"fork:{int(rng.integers(8))}")
+    if rng.random() < _SHARED and quantized_dtypes(call):
+        drawn.append(f"shared:{int(rng.integers(4))}")
+    return (*drawn, *_constants(call, rng), *(["shapes:symbolic"] if rng.random() < _SYMBOLIC else []))
+
+
+def _parameters(call: Call, rng: np.random.Generator) -> int:
+    """A number of a quantizing word, see `xverify.core.neighbours`."""
+    if rng.random() < _OWN_PARAMETERS:
+        return 0
+    digits = [int(rng.integers(10)) if rng.random() < 0.5 else 0 for _ in range(4)]
+    dtype = int(rng.integers(1, len(quantized_dtypes(call)) + 1)) if rng.random() < 0.4 else 0
+    return sum(digit * 10**place for place, digit in enumerate((*digits, dtype)))
+
+
+def _telling(call: Call, number: int, rng: np.random.Generator) -> tuple[str, ...]:
+    """The surroundings of that number in `_TELLING`, with random constants; empty if an operator does not take the call."""
+    drawn = _TELLING[number % len(_TELLING)]
+    if not quantized_dtypes(call) or ("x<quantize:0" in drawn and not comes_quantized(call)):
+        return ()
+    named = {(word[0], word[2:].partition(":")[0]) for word in drawn if word[1] in "<>"} - {("x", "quantize")}
+    out = result_dtype(call)
+    if not all(_taken(call, side, (name,), call.data.dtype if side == "x" else out) for side, name in named):
+        return ()
+    if overflows(call) and {("y", "quantize"), ("y", "pair")} & named:
+        return ()
+    return (*drawn, *_constants(call, rng))
+
+
 def _number(rng: np.random.Generator) -> int:
     number = int(rng.integers(12))
     return -1 - number if rng.random() < _SPELLED_FROM_THE_BACK else number
@@ -103,12 +210,19 @@ def takes(name: str, opset: int, dtype: str) -> bool:
     """True if the operators of a word accept a type, by their schemas in that version of ai.onnx."""
     from onnx import defs
 
-    operators = {"cut": ("Slice",), "pick": ("Gather",), "concat": ("Concat", "Slice")}.get(name, (name.capitalize(),))
+    known = {"cut": ("Slice",), "pick": ("Gather",), "concat": ("Concat", "Slice"), **OPERATORS}
+    operators = known.get(name, (name.capitalize(),))
     ours = f"tensor({_SPELLED.get(dtype, dtype.replace('_', ''))})"
-    return all(ours in defs.get_schema(operator, opset).inputs[0].types for operator in operators)
+    # The last input of Where is a value, and the second one of DequantizeLinear is the scale.
+    places = {"Where": 2, OPERATOR: 1}
+    return all(ours in defs.get_schema(o, opset).inputs[places.get(o, 0)].types for o in operators)
 
+
+TENSORFLOW_CHANGES = ("relu", "neg", "abs", "max", "min", "clip", "scale", "wider", "where")
+"""Words for values that TensorFlow's oracle has an operator for."""
 
 _ONEDNN = ("transpose", "reshape", "squeeze", "unsqueeze", "flatten", "identity")
+ONEDNN_CHANGES = ("relu", "abs", "max", "min", "clip", "scale", "wider")
 """Words that oneDNN has an operation for. Its operations accept float32, bfloat16 and float16 only."""
 
 
@@ -119,13 +233,23 @@ def _taken(call: Call, role: str, names: Sequence[str], dtype: str) -> list[str]
     operator can stand before them.
     """
     if call.contract.startswith("tensorflow/"):
-        return list(names)
+        return [name for name in names if name not in CHANGES or name in TENSORFLOW_CHANGES]
     if call.contract.startswith("onednn/"):
         nothing = dtype not in ("float32", "bfloat16", "float16") or (
             role == "scale" and call.contract.startswith("onednn/Dequantize-")
         )
-        return [] if nothing else [name for name in names if name in _ONEDNN]
-    return [name for name in names if takes(name, opset_beside(call), dtype)]
+        # It has no float64.
+        known = {*_ONEDNN, *ONEDNN_CHANGES} - ({"wider"} if dtype == "float32" else set())
+        return [] if nothing else [name for name in names if name in known]
+    quantizes = _taken_quantizing(call)
+    taken = [name for name in names if takes(name, opset_beside(call), dtype)]
+    return [name for name in taken if quantizes or QUANTIZE not in OPERATORS.get(name, ())]
+
+
+def _taken_quantizing(call: Call) -> bool:
+    """True if QuantizeLinear takes the call's result, and DequantizeLinear gives it back."""
+    dtype = result_dtype(call)
+    return bool(quantized_dtypes(call)) and takes("pair", opset_beside(call), dtype)
 
 
 def _word(call: Call, beginning: str, names: Sequence[str], rng: np.random.Generator) -> str:
@@ -150,8 +274,7 @@ def _before(call: Call, rng: np.random.Generator) -> list[str]:
 
 
 def _after(call: Call, rng: np.random.Generator) -> list[str]:
-    out = call.attributes.get("output_dtype", call.tensors["scale"].dtype if "scale" in call.tensors else "float32")
-    names = _taken(call, "y", AFTER, str(out))
+    names = _taken(call, "y", AFTER, result_dtype(call))
     drawn = [_word(call, "y>", names, rng) for _ in range(_several(rng) if names else 0)]
     if rng.random() < _REQUANTIZED and requantizes(call):
         drawn.insert(int(rng.integers(len(drawn) + 1)), "y>requantize:0")

@@ -10,7 +10,14 @@ import grimp
 from folders import ROOT
 from importlinter.cli import lint_imports
 
-CARRIERS = ("core/call.py", "core/moves.py", "core/surroundings.py", "workers/child.py", "workers/fork_server.py")
+CARRIERS = (
+    "core/call.py",
+    "core/moves.py",
+    "core/neighbours.py",
+    "core/surroundings.py",
+    "workers/child.py",
+    "workers/fork_server.py",
+)
 """Modules that travel to workers, beside the oracles."""
 
 

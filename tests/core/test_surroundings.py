@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 
@@ -10,13 +11,14 @@ import numpy as np
 import pytest
 
 from xverify import contracts
+from xverify.contracts.quantize import quantize
 from xverify.core.call import Call, Tensor, decode_call, encode_call
 from xverify.core.codec import call_from_json, call_to_json
 from xverify.core.dtypes import tensor
 from xverify.core.errors import DamagedFileError
 from xverify.core.line import call_from_line, call_to_line
 from xverify.core.moves import AFTER, BEFORE, run
-from xverify.core.surroundings import in_words, requantizes, surround
+from xverify.core.surroundings import changes_values, comes_quantized, in_words, requantizes, surround
 from xverify.engine.plan import batches
 from xverify.oracles import onnx_reference, onnxruntime_cpu
 from xverify.oracles.onnx_model import graph_of
@@ -224,6 +226,24 @@ def test_quantizing_again_gives_x_when_all_is_rounded_to_the_type(dtype, x_dtype
     assert tried > 200
 
 
+def test_x_comes_from_a_quantize_linear_that_surely_gives_it():
+    """The legal codes of that QuantizeLinear are those of x alone."""
+    tried = 0
+    for call in islice(surrounded_calls(contracts.get("ai.onnx/DequantizeLinear-21"), 5), 300):
+        if not comes_quantized(call):
+            continue
+        graph = surround(replace(call, around=("x<quantize:0",)))
+        node, fed = graph.nodes[0], graph.inputs["x_1"]
+        operands = [call.tensors[name] for name in node.inputs[1:]]
+        zero_point = operands[1] if len(operands) > 1 else None
+        made = quantize(21, "ai.onnx", fed, operands[0], zero_point, node.attributes)
+        assert len(made.alternatives) == 1
+        assert Tensor(made.dtype, made.alternatives[0]).same_bits(call.data)
+        assert not made.open.any()
+        tried += 1
+    assert tried > 20
+
+
 # -- asked of implementations -----------------------------------------------------------------------------
 
 ASKED = (
@@ -234,11 +254,16 @@ ASKED = (
 )
 
 
+def moved_calls(name: str, seed: int) -> Iterator[Call]:
+    """Yield calls whose surroundings only move data."""
+    return (call for call in surrounded_calls(contracts.get(name), seed) if not changes_values(call))
+
+
 @pytest.mark.parametrize("name", ASKED)
 def test_a_graph_without_optimization_equals_the_lone_call(name):
     answer = onnxruntime_cpu.load().answer
     compared = 0
-    for call in islice(surrounded_calls(contracts.get(name), 3), 120):
+    for call in islice(moved_calls(name, 3), 90):
         outcome = answer(call, onnxruntime_cpu.UNOPTIMIZED)
         try:
             lone = answer(replace(call, around=()), "optimization=off")
@@ -248,14 +273,14 @@ def test_a_graph_without_optimization_equals_the_lone_call(name):
         if outcome.kind != "unsupported":
             assert outcome.same(lone), call_to_line(call)
             compared += 1
-    assert compared > 20
+    assert compared > 10
 
 
 def test_the_reference_result_equals_that_of_the_lone_call():
     answer = onnx_reference.load().answer
     compared = 0
     with np.errstate(all="ignore"):
-        for call in islice(surrounded_calls(contracts.get("ai.onnx/DequantizeLinear-21"), 4), 150):
+        for call in islice(moved_calls("ai.onnx/DequantizeLinear-21", 4), 90):
             outcome = answer(call, "graph")
             if outcome.kind == "tensor":
                 assert outcome.same(answer(replace(call, around=()), "")), call_to_line(call)
@@ -314,7 +339,7 @@ def test_a_sweep_mixes_them_in_and_others_do_not():
     cases = [case for _ in range(4) for case in next(stream)]
     around = [case for case in cases if case.call.around]
     assert {case.phase for case in around} == {"surrounded"}
-    assert 0.03 < len(around) / len(cases) < 0.15
+    assert 0.25 < len(around) / len(cases) < 0.4
     assert [case.number for case in cases] == list(range(len(cases)))
     stream = batches(contract, 1)
     assert not any(case.call.around for _ in range(4) for case in next(stream))

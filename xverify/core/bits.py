@@ -8,12 +8,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xverify.core.call import BITS
-from xverify.core.dtypes import MANTISSA_BITS
+from xverify.core.dtypes import MANTISSA_BITS, integers, is_float
+
+_LARGEST = {"float8_e4m3fn": 0x7E, "float8_e5m2": 0x7C}
+"""The largest magnitude that is no NaN, for narrow types with several NaN."""
+
+_ONLY_NAN = 0x80
+"""The code of the only NaN of the types float8_e4m3fnuz and float8_e5m2fnuz."""
 
 
 def is_nan(codes: NDArray[Any], dtype: str) -> NDArray[np.bool_]:
-    """True for each code of float32, float16 or bfloat16 that is NaN."""
-    return np.asarray(_magnitude(codes, dtype) > codes.dtype.type(_infinity(dtype)))
+    """True for each code that is NaN."""
+    if dtype in MANTISSA_BITS:
+        return np.asarray(_magnitude(codes, dtype) > codes.dtype.type(_infinity(dtype)))
+    if dtype in _LARGEST:
+        return np.asarray(_magnitude(codes, dtype) > codes.dtype.type(_LARGEST[dtype]))
+    return np.asarray(codes == _ONLY_NAN) if dtype.endswith("fnuz") else np.zeros(codes.shape, np.bool_)
 
 
 def kinds(codes: NDArray[Any], dtype: str) -> tuple[bool, bool]:
@@ -36,8 +46,12 @@ def _infinity(dtype: str) -> int:
 
 def canonical(codes: NDArray[Any], dtype: str) -> NDArray[Any]:
     """The codes, with the same code for every NaN. Any NaN then equals any NaN, while -0 and +0 differ."""
+    if dtype not in MANTISSA_BITS and dtype not in _LARGEST:
+        return codes
     nan = is_nan(codes, dtype)
-    return np.where(nan, codes.dtype.type((1 << BITS[dtype]) - 1), codes) if nan.any() else codes
+    # For narrow floats it is the positive one, as in `xverify.contracts.quantize`.
+    only = (1 << (BITS[dtype] - (dtype in _LARGEST))) - 1
+    return np.where(nan, codes.dtype.type(only), codes) if nan.any() else codes
 
 
 def ulp_distance(a: NDArray[Any], b: NDArray[Any], dtype: str) -> NDArray[np.int64]:
@@ -46,6 +60,8 @@ def ulp_distance(a: NDArray[Any], b: NDArray[Any], dtype: str) -> NDArray[np.int
     Returns:
         -1 where exactly one code is NaN, and 0 where both are. -0 and +0 are one apart, since their bits differ.
     """
+    if not is_float(dtype):
+        return np.abs(integers(dtype, a) - integers(dtype, b))
     sign = np.int64(1 << (BITS[dtype] - 1))
 
     def ordered(codes: NDArray[Any]) -> NDArray[np.int64]:

@@ -1,19 +1,30 @@
-"""The surroundings of a call in a small graph: moves of data, requantization and constants.
+"""The surroundings of a call in a small graph: moves of data, other operators, quantization and constants.
 
 Users never run a lone operator, and optimisers rewrite its surroundings. `Call.around` describes them in words:
 
     x<transpose:1    a Transpose before the operand x (scale, zero_point, ...)
+    x<quantize:0     x comes from a QuantizeLinear with the call's parameters
     y>reshape:0      a Reshape after the result y
     y>requantize:0   the result is quantized with the same scale and zero point, and dequantized again
+    y>relu:0         an operator that changes values (see `CHANGES`)
+    y>pair:0         a QuantizeLinear and a DequantizeLinear, with parameters by the number (see `_Digits`)
+    y>quantize:0     a QuantizeLinear, which ends the graph
+    fork:1           the result y has a second consumer, with an output of its own
+    shared:1         a second DequantizeLinear shares the scale, with an output of its own
     constant:scale   the operand (or the data that is moved to make it) is a constant of the graph
     shapes:symbolic  inputs are declared with names for extents instead of numbers
 
-Words of one operand are in the order of the data flow. The number of a word is relative to the shape. It stands for the axis
-number % rank, and a negative number writes the axis from the back. A word that does not apply to the shape stands for
+Words of one operand are in the order of the data flow. The number of a word is relative to the shape. For a move it stands for
+the axis number % rank, and a negative number writes the axis from the back. A word that does not apply to the shape stands for
 Identity. So every word has a meaning for every call, also for small ones that shrinking makes.
 
-The inputs of the graph are chosen so that the operator gets the operands of the lone call. The result is moved back. The
-outcome is therefore that of the lone call. To find out where each value goes, the graph runs on the indices of the values.
+The inputs of the graph are chosen so that the operator gets the operands of the lone call. If all words move data, the result
+is moved back. The outcome is therefore that of the lone call. To find out where each value goes, the graph runs on the indices
+of the values. If a word changes values, the outcome is the graph's own result, and `xverify.verify.graph_values` says which
+results are legal.
+
+Bounds and other constants of words derive from the call and the word's number alone, in plain float64. A worker and the
+judging process therefore make the same graph.
 """
 
 # ruff: noqa: B905
@@ -29,8 +40,22 @@ import numpy as np
 
 from xverify.core.call import BITS, Call, Tensor
 from xverify.core.moves import AFTER, BEFORE, MOVES, Array, Move, Node, Shape, axis_of, run, window
+from xverify.core.neighbours import (
+    CHANGES,
+    DEQUANTIZE,
+    NORMAL,
+    OPERATORS,
+    QUANTIZE,
+    Point,
+    along,
+    coded,
+    numbers_of,
+    quantized_dtypes,
+    result_dtype,
+    spread_of,
+)
 
-OPERATOR = "DequantizeLinear"
+OPERATOR = DEQUANTIZE
 """The name of the call's own operator in a graph. TensorFlow's oracle writes another operator for it."""
 
 _ORDER = ("x", "scale", "zero_point", "input", "min_range", "max_range")
@@ -38,9 +63,6 @@ _ORDER = ("x", "scale", "zero_point", "input", "min_range", "max_range")
 
 _PRECISION = {"float16": 11, "bfloat16": 8, "float32": 24}
 """Bits of the significand, with the hidden bit."""
-
-_NORMAL = {"float16": (2.0**-14, 65504.0), "bfloat16": (2.0**-126, 3.38e38), "float32": (2.0**-126, 3.40e38)}
-"""Ends of the normal range. The upper ends are a little smaller than the largest numbers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,10 +85,19 @@ class Graph:
     """For each value of the lone call's result, in C order, its flat index in the graph's result."""
     lone_shape: Shape
     """The shape of the lone call's result."""
+    others: tuple[str, ...] = ()
+    """The names of further outputs, which nobody reads."""
+    changes_values: bool = False
+    """True if the result is the graph's own. Otherwise the graph only moves the lone call's result."""
+    lone: Call | None = None
+    """The call that the operator in the graph computes. It is wider than the call if the result is cut first."""
 
     def back(self, result: Tensor) -> Tensor:
-        """Move the graph's result back to that of the lone call. A result of a wrong shape stays the same."""
-        if result.shape != self.shape:
+        """Move the graph's result back to that of the lone call.
+
+        A result of a wrong shape stays the same. So does the result of a graph that changes values.
+        """
+        if result.shape != self.shape or self.changes_values:
             return result
         return Tensor(result.dtype, result.codes.reshape(-1)[self.places].reshape(self.lone_shape))
 
@@ -85,36 +116,102 @@ class _Words:
     after: _Moves = field(default_factory=list)
     constants: list[str] = field(default_factory=list)
     symbolic: bool = False
+    fork: int | None = None
+    shared: int | None = None
 
 
-def surround(call: Call, negative_axes: bool = True) -> Graph:
+_NEGATIVE_AXES = 11
+"""The first version of ai.onnx in which every operator that moves data takes negative axes."""
+
+
+def surround(call: Call) -> Graph:
     """Make the graph of a call in its surroundings. Without any, it has one node.
 
-    Args:
-        call: The call.
-        negative_axes: False to write all axes from the front.
+    All axes are written from the front where the version of ai.onnx demands that.
 
     Raises:
         ValueError: A word has no meaning.
     """
-    words = _read(call.around, negative_axes)
+    words = _read(call.around, negative_axes=opset_beside(call) >= _NEGATIVE_AXES)
     wide, numbers, cut = _widened(call, words.after)
     nodes: list[Node] = []
     inputs: dict[str, Tensor] = {}
     constants: dict[str, Tensor] = {}
-    for role, tensor in wide.tensors.items():
-        moves, sources = _before_operand(role, tensor, words.before.get(role, []))
+    # A QuantizeLinear before x takes the other operands.
+    quantized = any(kind == "quantize" for kind, _ in words.before.get("x", []))
+    for role, tensor in sorted(wide.tensors.items(), key=lambda item: quantized and item[0] == "x"):
+        moves, sources = _before_operand(wide, role, tensor, words.before.get(role, []))
         nodes += moves
         (constants if role in words.constants else inputs).update(sources)
     operands = tuple(role for role in _ORDER if role in wide.tensors)
     nodes.append(Node(OPERATOR, operands, "y", dict(wide.attributes), True))
-    moves, zeros, output, moved = _after_result(wide, numbers, words.after, cut)
-    constants.update(zeros)
-    places = np.empty(call.values, np.int64)
-    places[moved[moved >= 0]] = np.flatnonzero(moved.reshape(-1) >= 0)
+    after = _after_result(wide, numbers, words.after, cut)
+    nodes += after.nodes
+    constants.update(after.constants)
+    output, shape, changes, others = after.output, after.numbers.shape, after.changes, []
+    if words.fork is not None:
+        forked, fork_constants = _second_consumer(wide, words.fork)
+        nodes += forked
+        constants.update(fork_constants)
+        others.append(forked[-1].output)
+        if words.fork % 2:
+            others, output, shape, changes = [output], forked[-1].output, wide.data.shape, True
+    if words.shared is not None:
+        second, tensor = _second_operator(wide, words.shared)
+        nodes.append(second)
+        (constants if "x" in words.constants else inputs)["x2"] = tensor
+        others.append(second.output)
+        if words.shared % 2:
+            others, output, shape, changes = [*others[:-1], output], second.output, wide.data.shape, True
+    places = np.empty(0 if changes else call.values, np.int64)
+    if not changes:
+        moved = after.numbers
+        places[moved[moved >= 0]] = np.flatnonzero(moved.reshape(-1) >= 0)
     return Graph(
-        (*nodes, *moves), inputs, constants, words.symbolic, output, moved.shape, places, tuple(call.data.shape)
-    )
+        tuple(nodes), inputs, constants, words.symbolic, output, tuple(shape), places, tuple(call.data.shape),
+        tuple(others), changes, wide,
+    )  # fmt: skip
+
+
+def changing_graph(call: Call) -> Graph | None:
+    """The graph of a call whose surroundings change values, so that the outcome is the graph's own result; None for others."""
+    if not any(word.startswith(("fork:", "shared:")) or word[2:].partition(":")[0] in CHANGES for word in call.around):
+        return None
+    graph = surround(call)
+    return graph if graph.changes_values else None
+
+
+def changes_values(call: Call) -> bool:
+    """True if a word of the call's surroundings changes values."""
+    return changing_graph(call) is not None
+
+
+_FORKS = ("identity", "relu", "neg", "quantize")
+"""Operators of a second consumer."""
+
+
+def _second_consumer(call: Call, number: int) -> tuple[list[Node], dict[str, Tensor]]:
+    """A second consumer of y. An odd number makes its output the result, and half of the number chooses the operator."""
+    word = _FORKS[number // 2 % len(_FORKS)]
+    point = Point("y", result_dtype(call), call.data.shape, spread_of(call), True)
+    step = CHANGES[word](call, point, 0, "fork", opset_beside(call)) if word in CHANGES else None
+    if step is None:
+        return [Node("Identity", ("y",), "fork")], {}
+    return list(step.nodes), dict(step.constants)
+
+
+def _second_operator(call: Call, number: int) -> tuple[Node, Tensor]:
+    """A second DequantizeLinear with the same scale, and its data: x in reverse order.
+
+    An odd number makes its output the result. Its half says if the zero point is shared too (0), or left out (1).
+    """
+    data = call.data
+    reverse = Tensor(data.dtype, np.array(data.codes.reshape(-1)[::-1]).reshape(data.shape), "C")
+    operands = [role for role in _ORDER if role in call.tensors]
+    if number // 2 % 2 and "scale" in call.tensors:
+        operands = [role for role in operands if role != "zero_point"]
+    names = ("x2", *operands[1:])
+    return Node(OPERATOR, names, "shared", dict(call.attributes), True), reverse
 
 
 def _read(around: tuple[str, ...], negative_axes: bool) -> _Words:
@@ -127,8 +224,14 @@ def _read(around: tuple[str, ...], negative_axes: bool) -> _Words:
         step = (name, int(number or 0) if negative_axes else abs(int(number or 0)))
         if mark == "<" and name in BEFORE:
             words.before.setdefault(target, []).append(step)
-        elif mark == ">" and target == "y" and name in (*AFTER, "requantize"):
+        elif word in ("x<quantize", f"x<quantize:{number}"):
+            words.before.setdefault("x", []).append(step)
+        elif mark == ">" and target == "y" and name in (*AFTER, "requantize", *CHANGES):
             words.after.append(step)
+        elif mark == ":" and target == "fork" and name.isdigit() and number is None:
+            words.fork = int(name)
+        elif mark == ":" and target == "shared" and name.isdigit() and number is None:
+            words.shared = int(name)
         elif mark == ":" and target == "constant" and number is None:
             words.constants.append(name)
         elif word == "shapes:symbolic":
@@ -162,14 +265,27 @@ def _widened(call: Call, after: _Moves) -> tuple[Call, Array, Move | None]:
     return replace(call, tensors={**call.tensors, role: data}), padded, cut
 
 
-def _before_operand(role: str, tensor: Tensor, moves: _Moves) -> tuple[list[Node], dict[str, Tensor]]:
+def _before_operand(call: Call, role: str, tensor: Tensor, moves: _Moves) -> tuple[list[Node], dict[str, Tensor]]:
     """The nodes that make an operand, and the tensors that they begin with."""
     nodes: list[Node] = []
     shape, name = tensor.shape, role
     shapes: dict[str, Shape] = {role: shape}
+    in_place = True
     for index, (kind, number) in enumerate(reversed(moves)):
-        move = MOVES[kind](shape, number, True) or Move("Identity", shape)
         source = f"{role}_{len(moves) - index}"
+        if kind == "quantize":
+            shapes = {source: shape}
+            operands = _quantizing(call) if in_place or _per_tensor(call) else None
+            if operands is None or tensor.dtype != call.data.dtype:
+                nodes.insert(0, Node("Identity", (source,), name))
+            else:
+                attributes = {key: value for key, value in call.attributes.items() if key != "output_dtype"}
+                nodes.insert(0, Node(QUANTIZE, (source, *operands), name, attributes, True))
+                tensor = _dequantized(call)
+            name = source
+            continue
+        move = MOVES[kind](shape, number, True) or Move("Identity", shape)
+        in_place = False
         shapes = {source: move.source_shape}
         if move.pieces and index == len(moves) - 1:  # The first node of the graph: its pieces are inputs.
             axis = int(move.attributes["axis"]) % len(shape)
@@ -199,28 +315,53 @@ def _filled(tensor: Tensor, role: str, nodes: list[Node], shapes: Mapping[str, S
     return {name: Tensor(tensor.dtype, flat[indices], tensor.layout) for name, indices in numbers.items()}
 
 
-def _after_result(
-    call: Call, numbers: Array, after: _Moves, cut: Move | None
-) -> tuple[list[Node], dict[str, Tensor], str, Array]:
-    """The nodes after the result, their constants, the name of the last output, and the moved indices."""
-    nodes: list[Node] = []
-    constants: dict[str, Tensor] = {}
-    name, in_place = "y", True
-    for index, (kind, number) in enumerate(after):
+@dataclass
+class _After:
+    nodes: list[Node]
+    constants: dict[str, Tensor]
+    output: str
+    numbers: Array
+    """The moved indices of the values. If values change, only their shape has a meaning."""
+    changes: bool = False
+
+
+def _after_result(call: Call, numbers: Array, words: _Moves, cut: Move | None) -> _After:
+    """The nodes after the result."""
+    after = _After([], {}, "y", numbers)
+    opset = opset_beside(call)
+    spread: Array | None = None
+    in_place, dtype = True, result_dtype(call)
+    for index, (kind, number) in enumerate(words):
         target = f"y_{index + 1}"
-        move = MOVES[kind](numbers.shape, number, False) if kind != "requantize" else None
+        shape = after.numbers.shape
+        if kind in CHANGES:
+            spread = spread_of(call) if spread is None else spread
+            point = Point(after.output, dtype, shape, spread, in_place)
+            step = CHANGES[kind](call, point, number, target, opset) if dtype in _PRECISION else None
+            after.changes = after.changes or step is not None
+            if step is None:
+                after.nodes.append(Node("Identity", (after.output,), target))
+            else:
+                after.nodes += step.nodes
+                after.constants.update(step.constants)
+                in_place, dtype, spread = step.point.in_place, step.point.dtype, step.point.spread
+                if step.point.shape != shape:
+                    after.numbers = np.arange(int(np.prod(step.point.shape)), dtype=np.int64).reshape(step.point.shape)
+            after.output = target
+            continue
+        move = MOVES[kind](shape, number, False) if kind != "requantize" else None
         if index == 0 and cut is not None:
-            added = _written(cut, name, target)
-        elif kind == "requantize" and (in_place or _per_tensor(call)) and requantizes(call):
-            added, zeros = _pair(call, name, target)
-            constants.update(zeros)
+            added = _written(cut, after.output, target)
+        elif kind == "requantize" and (in_place or _per_tensor(call)) and requantizes(call) and dtype in _PRECISION:
+            added, zeros = _pair(call, after.output, target)
+            after.constants.update(zeros)
         else:
-            added = _written(move or Move("Identity", numbers.shape), name, target)
+            added = _written(move or Move("Identity", shape), after.output, target)
             in_place = in_place and move is None
-        numbers = run(added, {name: numbers})[target]
-        nodes += added
-        name = target
-    return nodes, constants, name, numbers
+        after.numbers = run(added, {after.output: after.numbers})[target]
+        after.nodes += added
+        after.output = target
+    return after
 
 
 def _written(move: Move, source: str, target: str) -> list[Node]:
@@ -252,6 +393,30 @@ def opset_beside(call: Call) -> int:
 
 def _per_tensor(call: Call) -> bool:
     return all(tensor.shape == () for tensor in call.tensors.values() if tensor is not call.data)
+
+
+def _quantizing(call: Call) -> tuple[str, ...] | None:
+    """The parameters of a QuantizeLinear that gives x, however it is computed; None if none surely does."""
+    scale, zero_point = call.tensors.get("scale"), call.tensors.get("zero_point")
+    if scale is None or not requantizes(call) or call.data.dtype not in quantized_dtypes(call):
+        return None
+    if zero_point is None and call.data.dtype != "uint8":
+        return None
+    # Before version 23, the scale has the type of the input.
+    return ("scale",) if zero_point is None else ("scale", "zero_point")
+
+
+def comes_quantized(call: Call) -> bool:
+    """True if x can come from a QuantizeLinear with the call's parameters."""
+    return _quantizing(call) is not None
+
+
+def _dequantized(call: Call) -> Tensor:
+    """What x stands for, in the type of the scale."""
+    zero_point = call.tensors.get("zero_point")
+    offset = 0.0 if zero_point is None else along(call, numbers_of(zero_point))
+    numbers = (numbers_of(call.data) - offset) * along(call, numbers_of(call.tensors["scale"]))
+    return Tensor(call.tensors["scale"].dtype, coded(call.tensors["scale"].dtype, numbers).codes, call.data.layout)
 
 
 def _pair(call: Call, source: str, target: str) -> tuple[list[Node], dict[str, Tensor]]:
@@ -295,8 +460,8 @@ def requantizes(call: Call) -> bool:
     largest = _magnitude(call.data) + (0 if zero_point is None else _magnitude(zero_point))
     steps = _steps(scale)
     precision = min(_PRECISION[scale.dtype], _PRECISION[out])
-    lowest = max(_NORMAL[scale.dtype][0], _NORMAL[out][0])
-    highest = min(_NORMAL[scale.dtype][1], _NORMAL[out][1])
+    lowest = max(NORMAL[scale.dtype][0], NORMAL[out][0])
+    highest = min(NORMAL[scale.dtype][1], NORMAL[out][1])
     return bool(
         (steps >= lowest).all() and (steps * max(largest, 1) <= highest).all() and 4 * largest * 2.0**-precision < 0.5
     )
@@ -332,9 +497,13 @@ def in_words(around: tuple[str, ...]) -> str:
             parts.append(word)
             continue
         target, mark, name, _ = match.groups()
-        operator = {"cut": "Slice", "pick": "Gather"}.get(name, name.capitalize())
+        operator = {"cut": "Slice", "pick": "Gather"}.get(name, " and ".join(OPERATORS.get(name, (name.capitalize(),))))
         if name == "requantize":
             parts.append("QuantizeLinear and DequantizeLinear after the result")
+        elif target == "fork":
+            parts.append("a second consumer of the result" + (", which is observed" if int(name) % 2 else ""))
+        elif target == "shared":
+            parts.append("a second operator with the same scale" + (", which is observed" if int(name) % 2 else ""))
         elif mark == "<":
             parts.append(f"{operator} before {_OPERAND_WORDS.get(target, target)}")
         elif mark == ">":

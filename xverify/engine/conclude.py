@@ -10,6 +10,7 @@ import numpy as np
 
 from xverify.contracts.model import Contract
 from xverify.core.call import Outcome
+from xverify.engine.conclude_graphs import blame_graphs, record_graphs
 from xverify.engine.departing import settle_departures
 from xverify.engine.open_calls import conclude_open_calls
 from xverify.engine.record import record
@@ -33,8 +34,10 @@ SamplesOf = defaultdict[tuple[Key, Standing], list[list[Sample]]]
 def conclude(state: RunState) -> None:
     """Record the findings on whole cells."""
     state.pool.spare_nothing()
+    graphs = blame_graphs(state)
     state.tally.settle()
     _violations(state)
+    record_graphs(state, graphs)
     conclude_open_calls(state)
     _flushes(state)
     departures: SamplesOf = defaultdict(list)
@@ -153,6 +156,8 @@ def _follows(edition: Contract, shown: Sequence[tuple[Judged, Outcome]]) -> bool
     """True if an edition admits every value of the outcomes of the calls that it allows, and allows some."""
     allowed = False
     for judged, outcome in shown:
+        if judged.legal is not None and judged.legal.in_graph:
+            continue  # under another edition, the words may make another graph
         under = verdicts.judge(edition, judged.call.under(edition.id))
         if under.judgement.verdict != "allowed":
             continue

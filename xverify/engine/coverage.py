@@ -156,7 +156,7 @@ class Coverage:
 
     def _numbers(self, judged: Judged) -> None:
         met, legal = self.met, judged.legal
-        if legal is None:
+        if legal is None or legal.in_graph:
             return
         met["subnormal results"] += int(legal.subnormal.sum())
         if len(legal.distinct) > 1:
@@ -179,7 +179,8 @@ class Coverage:
 
         One call in `TIES_EACH` is examined, if it has at most `TIES_MOST` values.
         """
-        if judged.legal is None or judged.number % TIES_EACH or judged.contract.domain.family != "linear":
+        legal = judged.legal
+        if legal is None or legal.in_graph or judged.number % TIES_EACH or judged.contract.domain.family != "linear":
             return
         if judged.call.values > TIES_MOST:
             return
@@ -189,10 +190,10 @@ class Coverage:
             if "zero_point" in operands.codes:
                 x = x - values(operands.dtypes["zero_point"], operands.codes["zero_point"])
             exact = x * scale
-            nearest = to_dtype(exact, judged.legal.dtype)
+            nearest = to_dtype(exact, legal.dtype)
             mirrored = 2 * exact - nearest
             # A value lies halfway if its mirror image at the exact value is a code as well.
-            tie = (mirrored != nearest) & (to_dtype(mirrored, judged.legal.dtype) == mirrored) & np.isfinite(mirrored)
+            tie = (mirrored != nearest) & (to_dtype(mirrored, legal.dtype) == mirrored) & np.isfinite(mirrored)
         self.met["results halfway between two codes"] += int(tie.sum())
 
     def report(self, domains: Iterable[Domain]) -> dict[str, object]:

@@ -89,7 +89,7 @@ def _observe(state: RunState, judged: Judged, outcomes: dict[Subject, Outcome]) 
     """Count the outcomes of one call, and record what is wrong with them."""
     contract = judged.contract
     state.coverage.count(judged, outcomes.values())
-    if judged.legal is not None:
+    if judged.legal is not None and not judged.legal.in_graph:
         readings = state.readings.setdefault(contract.id, {})
         readings.update({reading.name: reading for reading in judged.legal.readings})
     tested = verdicts.tested(judged)
@@ -112,7 +112,12 @@ def _observe(state: RunState, judged: Judged, outcomes: dict[Subject, Outcome]) 
     state.changes.observe(judged, outcomes)
     if judged.judgement.verdict == "unspecified":
         _compare_open(state, judged, outcomes)
-    elif state.options.rules.on_texts and judged.legal is not None and judged.number % CONFLICT_EACH == 0:
+    elif (
+        state.options.rules.on_texts
+        and judged.legal is not None
+        and not judged.legal.in_graph  # under another edition, the words may make another graph
+        and judged.number % CONFLICT_EACH == 0
+    ):
         _compare_editions(state, judged, outcomes)
 
 

@@ -23,6 +23,7 @@ from xverify.core.call import Call, Outcome
 from xverify.core.codec import call_to_json, is_large, outcome_to_json, write_call
 from xverify.core.dtypes import decimal, hexadecimal
 from xverify.core.machine import machine, versions
+from xverify.core.surroundings import changes_values
 from xverify.core.verdict import Verdict
 from xverify.engine.characterize import characterize, followers
 from xverify.engine.events import Consumer, Event, FindingFound
@@ -378,6 +379,7 @@ def _witness(state: RunState, finding: Finding, call: Call, with_values: bool) -
         "call": call_to_json(sent, f"scripts/{file}" if file else ""),
         "got": None if outcome is None else outcome_to_json(outcome),
         "legal": [] if outcome is None else legal_entries(contract, call, outcome),
+        **({"in_graph": True} if changes_values(call) else {}),
     }
 
 
@@ -401,6 +403,8 @@ def legal_entries(contract: Contract, call: Call, outcome: Outcome) -> list[dict
         admitted: dict[int, list[str]] = {}
         for number, reading in enumerate(legal.readings):
             admitted.setdefault(int(legal.codes(number)[index]), []).append(reading.name)
+        if legal.in_graph:
+            admitted = {int(codes[index]): [legal.readings[0].name] for codes in legal.distinct}
         entries.append(
             {
                 "index": list(index),

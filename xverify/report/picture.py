@@ -90,6 +90,8 @@ def _series(finding: Json) -> _Series | None:
     witness = finding["witness"]
     if witness is None or not witness["legal"] or not witness["got"] or not witness["got"]["tensor"]:
         return None
+    if witness.get("in_graph"):
+        return None  # a value of the graph's result may depend on several codes
     tensors = witness["call"]["tensors"]
     role = "x" if "x" in tensors else "input"
     if role not in tensors or any("hex" not in tensor for tensor in tensors.values()):

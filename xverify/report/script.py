@@ -308,7 +308,7 @@ class _Module:
     """Names imported from elsewhere: the text of the import."""
 
 
-_GRAPHS = ("xverify.core.surroundings", "xverify.core.moves")
+_GRAPHS = ("xverify.core.surroundings", "xverify.core.moves", "xverify.core.neighbours")
 """Modules that only calls inside a graph need."""
 
 

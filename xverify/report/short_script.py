@@ -184,8 +184,8 @@ def _shown(finding: Json, call: ShortCall, form: ShortForm) -> list[str]:
 
 
 def _index_in_graph(call: ShortCall, index: list[int]) -> list[int]:
-    """The index, in the script's ``y``, of an element of the lone call's result."""
-    if call.graph is None:
+    """The index, in the script's ``y``, of an element of a finding's result."""
+    if call.graph is None or call.graph[1].changes_values:
         return index
     graph = call.graph[1]
     flat = int(np.ravel_multi_index(tuple(index), graph.lone_shape)) if index else 0

@@ -237,6 +237,8 @@ def effect(finding: Json, by_a_factor: bool = False) -> str:
     witness = finding["witness"]
     if witness is None or not witness["legal"]:
         return ""
+    if witness.get("in_graph"):
+        return _effect_in_graph(witness)
     tensors = witness["call"]["tensors"]
     x = tensors.get("x") or tensors.get("input")
     if x is None or "data" not in x:
@@ -262,6 +264,15 @@ def effect(finding: Json, by_a_factor: bool = False) -> str:
     return (
         wrong if not by_a_factor or _error(entry) >= BY_A_FACTOR else f"{wrong}; others are wrong by more than a factor"
     )
+
+
+def _effect_in_graph(witness: Json) -> str:
+    """The worst value of a graph's result. It may depend on several operands, so none is named."""
+    entry = max(witness["legal"], key=_error)
+    due = min(entry["legal"], key=lambda legal: _apart(entry["got_decimal"], legal["decimal"]))
+    out = str(witness["got"]["tensor"]["dtype"])
+    got, legal = _pair(exact_number(entry["got_decimal"], out), exact_number(due["decimal"], out))
+    return f"the graph gives {got} instead of {legal}{'' if out == 'float32' else f' in {out}'}"
 
 
 _TERM_OF_X = re.compile(r"x (=|not|>=|<=|<) (\S+)")

@@ -54,6 +54,8 @@ def compare(legal: Legal, got: Tensor) -> Comparison:
     if got.dtype != legal.dtype or got.shape != legal.shape:
         raise ValueError(f"got {got.dtype} {got.shape}, the legal set is {legal.dtype} {legal.shape}")
     codes = got.codes
+    if legal.open is not None:
+        return _compare_each(legal, legal.open, canonical(codes, legal.dtype))
     explains = _whole(legal, codes)
     if not any(explains):  # perhaps a NaN has other bits
         codes = canonical(codes, legal.dtype)
@@ -73,6 +75,14 @@ def compare(legal: Legal, got: Tensor) -> Comparison:
     wrong = np.asarray(~inside & ~flushed)
     explains = [bool((same | flushed).all()) for same in equal]
     return Comparison(wrong, flushed, tuple(explains[i] for i in legal.index), max_ulp(legal, codes, wrong))
+
+
+def _compare_each(legal: Legal, is_open: NDArray[np.bool_], codes: NDArray[Any]) -> Comparison:
+    """Compare each value by itself with its legal codes, but for those that no text states."""
+    inside = np.logical_or.reduce([codes == candidate for candidate in legal.distinct])
+    wrong = np.asarray(~inside & ~is_open)
+    nothing = np.zeros(legal.shape, np.bool_)
+    return Comparison(wrong, nothing, (not wrong.any(),), max_ulp(legal, codes, wrong))
 
 
 def _whole(legal: Legal, codes: NDArray[Any]) -> list[bool]:

@@ -10,7 +10,7 @@ translates it.
 | crash, hang | ``allowed:values``, ``forbidden:CLAUSE:empty``, ``unspecified:CLAUSE:values``, ``out-of-memory`` |
 | memory | the worker's note: ``input-written`` |
 | nondeterministic | a note, a setting such as ``threads=8``, ``threads=8:refuses``, or nothing |
-| violation | RECIPE, ``partly:RECIPE``, ``types:X:OUTPUT``, ``result-type:GOT:DUE``, ``result-shape`` |
+| violation | RECIPE, ``partly:RECIPE``, ``types:X:OUTPUT``, ``graph:X:OUTPUT``, ``result-type:GOT:DUE``, ``result-shape`` |
 | mixed | RECIPE, ``types:X:OUTPUT``, ``equivalence:TWIN`` |
 | unreadable-result | the type of the result or the dtype of the array: ``NoneType``, ``object``, ``NoneType:forbidden`` |
 | wrongly-accepted | CLAUSE |
@@ -36,6 +36,11 @@ def detail_of(*parts: str) -> str:
 def types_detail(x_dtype: str, out_dtype: str) -> str:
     """The detail of values that no known recipe gives."""
     return detail_of("types", x_dtype, out_dtype)
+
+
+def graph_detail(x_dtype: str, out_dtype: str) -> str:
+    """The detail of values that a call has only among neighbours which change values."""
+    return detail_of("graph", x_dtype, out_dtype)
 
 
 def names_types(detail: str) -> bool:

@@ -51,6 +51,16 @@ class Legal:
     """
     flushed_inputs: tuple[NDArray[Any], ...] = ()
     """Further legal results: those of the readings with zeros in place of subnormal inputs. Empty if these are not accepted."""
+    open: NDArray[np.bool_] | None = None
+    """For a call among neighbours that change values: the mask of values that no text states. None for other calls.
+
+    Any result of ``distinct`` is then legal for each value by itself, and there is no reading of the whole.
+    """
+
+    @property
+    def in_graph(self) -> bool:
+        """True for a call among neighbours that change values."""
+        return self.open is not None
 
     def codes(self, reading: int) -> NDArray[Any]:
         """The codes of the reading with this index."""

@@ -20,6 +20,7 @@ from xverify.strategies.smaller import less_around, smaller_calls
 from xverify.verify import changes, editions, equivalence, variants, verdicts
 from xverify.verify.attribute import named
 from xverify.verify.findings import Discrepancy, Finding
+from xverify.verify.rewrites import is_rewrite, violates_in_graph
 from xverify.verify.verdicts import Judged
 
 Ask = Callable[[Call], Outcome]
@@ -118,7 +119,11 @@ def _discrepancies(
     comparison = verdicts.compared(judged, outcome)
     if comparison is not None:
         discrepancies.append(verdicts.flushed(judged, label, outcome, comparison))
-        if verdict == Verdict.VIOLATION:
+        if verdict == Verdict.VIOLATION and judged.legal is not None and judged.legal.in_graph:
+            rewrite = finding.readings[0] if finding.readings else None
+            assert outcome.tensor is not None
+            discrepancies.append(violates_in_graph(judged, label, outcome.tensor, comparison, rewrite))
+        elif verdict == Verdict.VIOLATION and not any(map(is_rewrite, finding.readings)):
             recipes = [named(judged.contract, name) for name in finding.readings]
             elsewhere = judged.contract.readings(judged.call)[0] if len(recipes) > 1 else None
             recipe = recipes[0] if recipes else None
@@ -153,7 +158,11 @@ def focus(finding: Finding, contract: Contract, ask: Ask, ask_reference: Ask | N
     shown = comparison.wrong if comparison.wrong.any() else comparison.flushed
     if not shown.any():
         shown = np.asarray(canonical(outcome.tensor.codes, outcome.tensor.dtype) != judged.legal.codes(0))
-    return tuple(int(i) for i in np.unravel_index(int(np.argmax(shown)), shown.shape)) if shown.any() else nowhere
+    if not shown.any():
+        return nowhere
+    # The result of a graph may have another shape than x. Then the index is a guess.
+    first = int(np.argmax(shown)) % call.values
+    return tuple(int(i) for i in np.unravel_index(first, call.data.shape))
 
 
 def shrink(
@@ -247,7 +256,7 @@ def _is_where_seen(finding: Finding, contract: Contract, call: Call) -> bool:
     """True if a call lies in a cell that shows the finding. A ledger's entry covers these cells."""
     judgement = contract.judge(call)
     if finding.cells and judgement.verdict == "allowed":
-        return contract.cell(call) in finding.cells
+        return verdicts.cell_of(contract, call) in finding.cells
     return judgement.verdict != "allowed" and call.data.dtype in contract.domain.x_dtypes
 
 
@@ -264,4 +273,5 @@ def _size(call: Call) -> tuple[int, ...]:
         *plainness(call),
         spread,
         sum(not word.endswith(":0") for word in call.around),
+        sum(digit not in "0-" for word in call.around for digit in word.rpartition(":")[2] if not digit.isalpha()),
     )

@@ -24,6 +24,9 @@ from xverify.verify.verdicts import Judged
 MOST_LIKELY = 4
 """Number of indexing mistakes that are tried first: those that explain the most cells."""
 
+MOST_GRAPHS = 24
+"""Number of kept calls of a cell whose graphs gave wrong values."""
+
 MOST_FRUITLESS = 8
 """Number of cells of one implementation without a recipe, after which a search tries fewer recipes. It takes seconds a cell."""
 
@@ -89,6 +92,8 @@ class CellTally:
     """For each admitted reading, the smallest call whose values it gives and the first reading does not."""
     departed: dict[str, list[int]] = field(default_factory=dict)
     """For each admitted reading, the number of such calls and of their values."""
+    graphs: list[tuple[Judged, Outcome]] = field(default_factory=list)
+    """The first calls with wrong values among neighbours that change values. No recipe of arithmetic describes them."""
     evidence: Evidence = field(default_factory=Evidence)
     """Other recipes that are possible, and kept calls."""
     explained: Explained | None = None
@@ -206,6 +211,10 @@ class Tally:
             cell.max_ulp = -1 if -1 in (cell.max_ulp, comparison.max_ulp) else max(cell.max_ulp, comparison.max_ulp)
             if cell.worst is None or _smaller(judged, cell.worst[0]):
                 cell.worst = (judged, outcome)
+        if judged.legal.in_graph:
+            if comparison.wrong_values and len(cell.graphs) < MOST_GRAPHS:
+                cell.graphs.append((judged, outcome))
+            return  # no reading describes a graph
         names = [reading.name for reading in judged.legal.readings]
         alive = cell.alive if cell.alive is not None else tuple(names)
         if alive:
@@ -254,7 +263,7 @@ class Tally:
         violating = [
             (subject, cell, tally)
             for (subject, cell), tally in self._ordered()
-            if tally.worst is not None and self.judged_by[subject, cell.contract]
+            if tally.worst is not None and not tally.graphs and self.judged_by[subject, cell.contract]
         ]
         for (subject, cell, tally), by in zip(violating, self._explanations(violating), strict=True):
             tally.explained = by
@@ -305,10 +314,16 @@ class Tally:
         groups = {}
         for (subject, cell), tally in self._ordered():
             shown = tally.worst or tally.mixture
-            if shown is not None and self.judged_by[subject, cell.contract]:
+            if shown is not None and not tally.graphs and self.judged_by[subject, cell.contract]:
                 operands = shown[0].contract.operands(shown[0].call)
                 groups[subject, cell] = ((subject.name, cell.contract), operands, tally.evidence.others or ())
         return dict(zip(groups, common(list(groups.values())), strict=True))
+
+    def in_graphs(self) -> Iterator[tuple[Subject, Cell, CellTally]]:
+        """Yield the cells with wrong values among neighbours that change values, in a fixed order."""
+        for (subject, cell), tally in self._ordered():
+            if tally.graphs and self.judged_by[subject, cell.contract]:
+                yield subject, cell, tally
 
     def mixtures(self) -> Iterator[tuple[Subject, Cell, Discrepancy, Judged, Outcome]]:
         """Yield the cells whose values are all legal but follow no single reading."""

@@ -18,11 +18,13 @@ from xverify.core.bits import canonical
 from xverify.core.call import Call, Outcome
 from xverify.core.dtypes import FLOATS, INTEGERS
 from xverify.core.rounding import is_subnormal
+from xverify.core.surroundings import Graph, changing_graph
 from xverify.core.verdict import Verdict
 from xverify.verify.attribute import Attribution, Misread, Recipe, Zeros, evaluated, gives
 from xverify.verify.compare import Comparison, compare
-from xverify.verify.details import detail_of, partly, types_detail
+from xverify.verify.details import detail_of, graph_detail, partly, types_detail
 from xverify.verify.findings import Discrepancy, Key
+from xverify.verify.graph_values import graph_legal
 from xverify.verify.legal import Legal, legal_set, official_set
 
 NOTES: Mapping[str, tuple[Verdict, str]] = {
@@ -73,6 +75,20 @@ class Judged:
         return [self.codes_by_reading[reading] for reading in readings]
 
 
+IN_GRAPH = "in a graph"
+"""The variant of a cell whose calls stand among neighbours that change values."""
+
+
+def cell_of(contract: Contract, call: Call) -> Cell:
+    """The cell of an allowed call or an open one. A call among neighbours that change values has a cell of its own."""
+    return _cell(contract, call, changing_graph(call))
+
+
+def _cell(contract: Contract, call: Call, graph: Graph | None) -> Cell:
+    cell = contract.cell(call)
+    return cell if graph is None else replace(cell, variant=f"{cell.variant} {IN_GRAPH}".strip())
+
+
 def judge(contract: Contract, call: Call, number: int = 0, legal: Legal | None = None, refused: bool = False) -> Judged:
     """Judge a call by its contract.
 
@@ -86,13 +102,20 @@ def judge(contract: Contract, call: Call, number: int = 0, legal: Legal | None =
     judgement = contract.judge(call)
     if judgement.verdict == "forbidden":
         return Judged(contract, call, judgement, None, None, number)
-    cell = contract.cell(call)
+    graph = changing_graph(call)
+    cell = _cell(contract, call, graph)
     if judgement.verdict == "unspecified":
         # Open calls are counted apart from the allowed calls of their cell.
         clause = judgement.clauses[0].removeprefix(contract.id + "/")
         cell = replace(cell, variant=f"{cell.variant} open: {clause}".strip())
-        return Judged(contract, call, judgement, cell, None if refused else official_set(contract, call), number)
-    legal = None if refused else legal or legal_set(contract, call)
+        no_set = refused or bool(call.around)
+        return Judged(contract, call, judgement, cell, None if no_set else official_set(contract, call), number)
+    if refused:
+        legal = None
+    elif graph is not None:
+        legal = graph_legal(contract, graph)
+    else:
+        legal = legal or legal_set(contract, call)
     return Judged(contract, call, judgement, cell, legal, number)
 
 
@@ -310,6 +333,12 @@ def violates(
     clause = _clause(judged, recipe)
     contradicts = f"contradicts {clause_text(judged, clause)!r}"
     count = comparison.wrong_values
+    if judged.legal is not None and judged.legal.in_graph:
+        key = Key(subject, contract.id, Verdict.VIOLATION, clause, graph_detail(cell.x_dtype, cell.out_dtype))
+        summary = (
+            f"{subject} gives values of a graph that no legal result of its nodes leads to, with x of {cell.x_dtype}"
+        )
+        return Discrepancy(key, summary, None, count, comparison.max_ulp)
     if recipe is None:
         key = Key(subject, contract.id, Verdict.VIOLATION, clause, types_detail(cell.x_dtype, cell.out_dtype))
         summary = f"{subject} gives values that no known recipe explains, with x of {cell.x_dtype}, which {contradicts}"

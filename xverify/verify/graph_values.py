@@ -1,0 +1,350 @@
+"""The legal results of a call among neighbours that change values, bit for bit.
+
+The nodes after the call's own operator are evaluated on its legal set. Each element has a set of legal codes. A set is held as
+several arrays, the *alternatives*: the legal codes of an element are its codes in all of them. Operators that choose a value
+treat each element's set as a whole, so the elements are independent.
+
+An element is *open* where no text states its value, and everything that an operator makes of it is open too:
+
+- NaN as an operand of Relu, Max, Min, Clip or MaxPool: the texts are silent on NaN;
+- Mul, where an operand or the product is neither zero nor a normal number: subnormal numbers may count as zero;
+- an infinity as the operand of a Clip with one bound, since an absent bound is the largest finite number;
+- what `xverify.contracts.quantize` calls open.
+
+The sign of a zero that Relu, Max, Min, Clip or MaxPool gives is free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xverify.contracts.model import Contract
+from xverify.contracts.quantize import quantize
+from xverify.core.bits import canonical
+from xverify.core.call import BITS, Call, Tensor, code_dtype
+from xverify.core.dtypes import FLOATS, MIN_EXPONENT, values
+from xverify.core.moves import Node, run
+from xverify.core.neighbours import DEQUANTIZE, QUANTIZE
+from xverify.core.rounding import cast
+from xverify.core.surroundings import Graph
+from xverify.verify.legal import AsGiven, Legal, legal_set
+
+Codes = NDArray[Any]
+
+RESULT = "y"
+"""The name of the result of the call's own operator."""
+
+
+@dataclass(frozen=True, eq=False)
+class Values:
+    """The legal codes of a tensor of the graph."""
+
+    dtype: str
+    codes: Codes
+    """The alternatives, along a first axis before those of the tensor."""
+    open: NDArray[np.bool_]
+    """The mask of elements whose value no text states. Their codes mean nothing."""
+
+    @property
+    def numbers(self) -> NDArray[np.float64]:
+        return values(self.dtype, self.codes)
+
+    @property
+    def nan(self) -> NDArray[np.bool_]:
+        """The mask of elements that may be NaN."""
+        return np.asarray(np.isnan(self.numbers).any(0))
+
+    def tensor(self, index: int) -> Tensor:
+        return Tensor(self.dtype, np.ascontiguousarray(self.codes[index]).reshape(self.open.shape))
+
+
+def graph_legal(contract: Contract, graph: Graph) -> Legal:
+    """The legal set of a graph that changes values. Its mask ``open`` covers what no text states."""
+    results = evaluate(contract, graph)
+    result = results[graph.output]
+    distinct = tuple(np.ascontiguousarray(codes).reshape(graph.shape) for codes in result.codes)
+    return Legal(
+        result.dtype, graph.shape, (AsGiven(),), distinct, (0,), np.zeros(graph.shape, np.bool_),
+        may_flush=False, open=result.open,
+    )  # fmt: skip
+
+
+def evaluate(contract: Contract, graph: Graph, result: Values | None = None) -> dict[str, Values]:
+    """The legal codes of every tensor that the graph makes of the call's result, by name.
+
+    Args:
+        contract: The edition.
+        graph: The graph.
+        result: The codes of the call's result, if they are not its legal set.
+    """
+    lone = graph.lone
+    assert lone is not None
+    tensors = {**graph.inputs, **graph.constants, **lone.tensors}
+    results: dict[str, Values] = {}
+    outputs = [node.output for node in graph.nodes]
+    nodes = graph.nodes[outputs.index(RESULT) :]
+    if result is not None:
+        results[RESULT], nodes = result, nodes[1:]
+    for node in nodes:
+        results[node.output] = _evaluated(contract, lone, node, results, tensors)
+    return results
+
+
+def _evaluated(
+    contract: Contract, call: Call, node: Node, results: Mapping[str, Values], tensors: Mapping[str, Tensor]
+) -> Values:
+    if node.operator == DEQUANTIZE:
+        return _dequantized(contract, call, node, results, tensors)
+    inputs = [results[name] if name in results else _fixed(tensors[name]) for name in node.inputs if name]
+    if node.operator == QUANTIZE:
+        return _quantized(contract, call, node, inputs)
+    if node.operator == "Clip":
+        return _clip(node, inputs)
+    if node.operator in _OPERATORS:
+        return _OPERATORS[node.operator](node, *inputs)
+    return _moved(node, inputs)
+
+
+def _fixed(tensor: Tensor) -> Values:
+    return Values(tensor.dtype, tensor.codes[np.newaxis], np.zeros(tensor.shape, np.bool_))
+
+
+def united(dtype: str, codes: Codes, is_open: NDArray[np.bool_]) -> Values:
+    """The values with as few alternatives as possible, and one code for every NaN."""
+    return Values(dtype, compacted(canonical(codes, dtype) if dtype in FLOATS else codes), is_open)
+
+
+def compacted(codes: Codes) -> Codes:
+    """The same set of codes for each element, in as few arrays along the first axis as possible."""
+    if len(codes) == 1 or not codes.size:
+        return codes[:1]
+    ordered = np.sort(codes, axis=0)
+    repeated = ordered[1:] == ordered[:-1]
+    most = int((len(codes) - repeated.sum(0)).max())
+    ordered[1:][repeated] = np.broadcast_to(ordered[-1], repeated.shape)[repeated]
+    return np.sort(ordered, axis=0)[:most]
+
+
+# -- quantization -----------------------------------------------------------------------------------------
+
+
+def _dequantized(
+    contract: Contract, call: Call, node: Node, results: Mapping[str, Values], tensors: Mapping[str, Tensor]
+) -> Values:
+    """The results of a DequantizeLinear: the call's own, or another one of the graph, by the same edition."""
+    if node.output == RESULT:
+        return from_legal(legal_set(contract, call))
+    roles = ("x", "scale", "zero_point")
+    parameters = {role: tensors[name] for role, name in zip(roles[1:], node.inputs[1:], strict=False)}
+    x = results[node.inputs[0]] if node.inputs[0] in results else _fixed(tensors[node.inputs[0]])
+    pieces = []
+    for index in range(len(x.codes)):
+        inner = Call(contract.id, {"x": x.tensor(index), **parameters}, dict(node.attributes))
+        if contract.judge(inner).verdict != "allowed":
+            out = str(node.attributes.get("output_dtype", parameters["scale"].dtype))
+            return Values(out, np.zeros((1, *x.open.shape), f"u{BITS[out] // 8}"), np.ones(x.open.shape, np.bool_))
+        pieces.append(from_legal(legal_set(contract, inner)))
+    return united(pieces[0].dtype, np.concatenate([piece.codes for piece in pieces]), x.open)
+
+
+def from_legal(legal: Legal) -> Values:
+    """The legal codes of a lone call, with those that count subnormal numbers as zero where they are accepted."""
+    alternatives = [*legal.distinct, *legal.flushed_steps, *legal.flushed_inputs]
+    if legal.may_flush and legal.subnormal.any():
+        sign = legal.distinct[0].dtype.type(1 << (BITS[legal.dtype] - 1))
+        alternatives += [np.where(legal.subnormal, codes & sign, codes) for codes in legal.distinct]
+    codes = np.stack([np.asarray(codes) for codes in alternatives])
+    return united(legal.dtype, codes, np.zeros(legal.shape, np.bool_))
+
+
+def _quantized(contract: Contract, call: Call, node: Node, inputs: list[Values]) -> Values:
+    if not contract.id.startswith(("ai.onnx/", "com.microsoft/")):  # Its text is not a contract here.
+        return Values(
+            call.data.dtype, inputs[0].codes.astype(code_dtype(call.data.dtype)), np.ones_like(inputs[0].open)
+        )
+    x, scale = inputs[0], inputs[1].tensor(0)
+    zero_point = inputs[2].tensor(0) if len(inputs) > 2 else None
+    domain, operator = contract.id.split("/")
+    opset = int(operator.partition("@")[0].rpartition("-")[2])
+    is_open = x.open.copy()
+    pieces: list[Codes] = []
+    dtype = ""
+    for index in range(len(x.codes)):
+        made = quantize(opset, domain, x.tensor(index), scale, zero_point, node.attributes)
+        dtype = made.dtype
+        pieces += made.alternatives
+        is_open |= made.open
+    return Values(dtype, compacted(np.stack(pieces)), is_open)
+
+
+# -- operators on floats ----------------------------------------------------------------------------------
+
+
+def _moved(node: Node, inputs: list[Values]) -> Values:
+    """A node that moves data: all alternatives together, and the mask."""
+    count = max(len(each.codes) for each in inputs)
+    names = [name for name in node.inputs if name]
+    stacks = [
+        np.broadcast_to(each.codes[np.arange(count) % len(each.codes)], (count, *each.open.shape)) for each in inputs
+    ]
+    codes = [
+        _resized(node, stacks[0][i], inputs[1])
+        if node.operator == "Resize"
+        else run([node], {name: stack[i] for name, stack in zip(names, stacks, strict=True)})[node.output]
+        for i in range(count)
+    ]
+    if node.operator == "Resize":
+        is_open = _resized(node, inputs[0].open, inputs[1])
+    else:
+        is_open = run([node], {name: each.open for name, each in zip(names, inputs, strict=True)})[node.output]
+    return Values(inputs[0].dtype, np.stack(codes), np.asarray(is_open))
+
+
+def _resized(node: Node, array: NDArray[Any], factors: Values) -> NDArray[Any]:
+    """Each element repeated along the axes, as the mode nearest does for whole factors."""
+    for axis, factor in enumerate(factors.numbers[0]):
+        array = np.repeat(array, int(factor), axis)
+    return array
+
+
+def _sign_bit(dtype: str, codes: Codes) -> Any:
+    return codes.dtype.type(1 << (BITS[dtype] - 1))
+
+
+def _with_free_zeros(dtype: str, codes: Codes, is_open: NDArray[np.bool_]) -> Values:
+    """The values with zeros of both signs for each zero."""
+    sign = _sign_bit(dtype, codes)
+    zero = (codes & ~sign) == 0
+    if zero.any():
+        codes = np.concatenate([codes, np.where(zero, codes ^ sign, codes)])
+    return united(dtype, codes, is_open)
+
+
+def _chosen(x: Values, other: Values, largest: bool) -> Values:
+    """The larger or the smaller of two operands, for all pairs of alternatives."""
+    pairs = []
+    with np.errstate(invalid="ignore"):
+        for mine, own in zip(x.codes, x.numbers, strict=True):
+            for theirs, number in zip(other.codes, other.numbers, strict=True):
+                pairs.append(np.where(own >= number if largest else own <= number, mine, theirs))
+    return _with_free_zeros(x.dtype, np.stack(pairs), np.asarray(x.open | other.open | x.nan | other.nan))
+
+
+def _relu(node: Node, x: Values) -> Values:
+    return _chosen(x, _fixed(Tensor(x.dtype, np.zeros((), x.codes.dtype))), largest=True)
+
+
+def _neg(node: Node, x: Values) -> Values:
+    return united(x.dtype, x.codes ^ _sign_bit(x.dtype, x.codes), x.open)
+
+
+def _abs(node: Node, x: Values) -> Values:
+    return united(x.dtype, x.codes & ~_sign_bit(x.dtype, x.codes), x.open)
+
+
+def _clip(node: Node, inputs: list[Values]) -> Values:
+    """Bounds are inputs, or attributes in old versions."""
+    ends = [name for name, given in zip(("min", "max"), node.inputs[1:], strict=False) if given]
+    bounds = dict(zip(ends, inputs[1:], strict=True))
+    dtype = inputs[0].dtype
+    for end in ("min", "max"):
+        if end in node.attributes:
+            number = np.asarray(node.attributes[end], np.float64)
+            bounds[end] = _fixed(Tensor(dtype, np.asarray(cast(number, dtype))))
+    x = inputs[0]
+    infinite = np.isinf(x.numbers).any(0)
+    for end in ("min", "max"):
+        if end in bounds:
+            x = _chosen(x, bounds[end], largest=end == "min")
+    if len(bounds) < 2:
+        # An absent bound is the largest finite number by the text, so the fate of infinity depends on how it is read.
+        x = Values(x.dtype, x.codes, x.open | infinite)
+    return x
+
+
+def _where(node: Node, mask: Values, a: Values, b: Values) -> Values:
+    is_first = mask.codes[0] != 0
+    pairs = [np.where(is_first, mine, theirs) for mine in a.codes for theirs in b.codes]
+    return united(a.dtype, np.stack(pairs), np.where(is_first, a.open, b.open))
+
+
+def _mul(node: Node, a: Values, b: Values) -> Values:
+    """The product with a power of two, which is exact if all numbers are normal or zero."""
+    with np.errstate(all="ignore"):
+        product = a.numbers * b.numbers
+    codes = cast(np.asarray(product), a.dtype)
+    is_open = a.open | b.open
+    for dtype, each in ((a.dtype, a.codes), (b.dtype, b.codes), (a.dtype, codes)):
+        is_open = is_open | ~_is_usual(dtype, each).all(0)
+    return united(a.dtype, np.asarray(codes).reshape(product.shape), np.asarray(is_open))
+
+
+def _is_usual(dtype: str, codes: Codes) -> NDArray[np.bool_]:
+    """The mask of codes of zeros and of normal finite numbers."""
+    numbers = np.abs(values(dtype, codes))
+    return np.asarray((numbers == 0) | ((numbers >= 2.0 ** MIN_EXPONENT[dtype]) & np.isfinite(numbers)))
+
+
+def _cast(node: Node, x: Values) -> Values:
+    """A cast to a wider type and back, or from a mask."""
+    to = str(node.attributes["to"])
+    if to == "bool":
+        return Values("uint8", (x.codes != 0).astype(np.uint8), x.open)
+    numbers = np.ascontiguousarray(x.numbers)
+    if to == "float64":
+        return Values(to, numbers.view(np.uint64), x.open)
+    return united(to, np.asarray(cast(numbers, to)).reshape(x.codes.shape), x.open)
+
+
+def _max_pool(node: Node, x: Values) -> Values:
+    """The largest values of windows over all axes but the first two.
+
+    Let S be the sets of legal values in a window. The largest value is any element of one of them that is not below the least
+    value of any set: the values of different elements are independent.
+    """
+    kernel, strides, pads = (node.attributes[name] for name in ("kernel_shape", "strides", "pads"))
+    ends = [(0, 0), (0, 0), *zip(pads[: len(kernel)], pads[len(kernel) :], strict=True)]
+    is_open, nan = np.asarray(x.open | x.nan), np.isnan(x.numbers)
+    numbers = np.where(nan, -np.inf, x.numbers)
+
+    def windows(array: NDArray[Any], fill: Any) -> NDArray[Any]:
+        """The elements of each window along a last axis. Those beyond the edge have the value ``fill``."""
+        padded = np.pad(array, ends, constant_values=fill)
+        axes = tuple(range(2, padded.ndim))
+        view = np.lib.stride_tricks.sliding_window_view(padded, kernel, axis=axes)
+        view = view[(slice(None), slice(None), *(slice(None, None, stride) for stride in strides))]
+        return view.reshape(*view.shape[: padded.ndim], -1)
+
+    inside = windows(np.ones(x.open.shape, np.bool_), False)
+    least = np.where(inside, windows(numbers.min(0), -np.inf), -np.inf).max(-1)
+    candidates, reached = [], None
+    for codes, own in zip(x.codes, numbers, strict=True):
+        each, number = windows(codes, 0), windows(own, -np.inf)
+        legal = inside & (number >= least[..., np.newaxis])
+        for position in range(each.shape[-1]):
+            candidates.append((each[..., position], legal[..., position]))
+            if reached is None:
+                reached = np.zeros(least.shape, codes.dtype)
+            # The largest of the least values is legal itself, and stands where a candidate is not.
+            reached = np.where(legal[..., position], each[..., position], reached)
+    assert reached is not None
+    pooled = np.stack([np.where(legal, codes, reached) for codes, legal in candidates])
+    return _with_free_zeros(x.dtype, pooled, np.asarray((windows(is_open, False) & inside).any(-1)))
+
+
+_OPERATORS: Mapping[str, Callable[..., Values]] = {
+    "Relu": _relu,
+    "Neg": _neg,
+    "Abs": _abs,
+    "Max": lambda node, a, b: _chosen(a, b, largest=True),
+    "Min": lambda node, a, b: _chosen(a, b, largest=False),
+    "Where": _where,
+    "Mul": _mul,
+    "Cast": _cast,
+    "MaxPool": _max_pool,
+}

@@ -1,0 +1,373 @@
+"""Rewrites of a graph that explain its wrong values.
+
+An optimiser replaces nodes of a graph by others. If a call among neighbours that change values gives a wrong result, some rewrite
+that does not keep the values may give exactly that result. The search tries the mistakes that rewrites make: a run of nodes is
+left out, a node takes the parameters of another one, a maximum is taken of codes instead of values, an axis is another one, or a
+result is not rounded to its type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from xverify.arithmetic.readings import EXACT, FLOAT32
+from xverify.contracts.model import Contract
+from xverify.core.bits import canonical
+from xverify.core.call import Call, Outcome, Tensor
+from xverify.core.dtypes import FLOATS as FLOAT_FORMATS
+from xverify.core.dtypes import values
+from xverify.core.moves import Node
+from xverify.core.neighbours import CHANGES, DEQUANTIZE, FLOATS, QUANTIZE
+from xverify.core.rounding import cast
+from xverify.core.surroundings import Graph, surround
+from xverify.verify.attribute import Attribution
+from xverify.verify.compare import Comparison
+from xverify.verify.findings import Discrepancy
+from xverify.verify.graph_values import RESULT, Values, evaluate, united
+from xverify.verify.verdicts import Judged, violates
+
+_PREFIX = "graph:"
+"""The beginning of a rewrite's name."""
+
+MOST_COMBINED = 60
+"""Number of rewrites with two mistakes that are tried."""
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """A mistake of an optimiser."""
+
+    name: str
+    """A token that depends on the operators and not on the types or shapes."""
+    words: str
+    """A predicate of the implementation."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Candidate:
+    rewrite: Rewrite
+    graph: Graph
+    start: str = ""
+    """The values with which the graph begins: a key of `_STARTS`."""
+    run: tuple[Node, ...] = ()
+    """Nodes that act on the codes of x."""
+
+
+def is_rewrite(name: str) -> bool:
+    """True for the name of a rewrite, which is no recipe of arithmetic."""
+    return name.startswith(_PREFIX)
+
+
+def without_changes(call: Call) -> Call:
+    """The call without the words that change values. The others only move data, so its outcome is that of the lone call."""
+    kept = [word for word in call.around if not _changes(word)]
+    return replace(call, around=tuple(kept))
+
+
+def _changes(word: str) -> bool:
+    target, _, rest = word.partition(">")
+    return word.startswith(("fork:", "shared:", "x<quantize")) or (target == "y" and rest.partition(":")[0] in CHANGES)
+
+
+def follows(contract: Contract, call: Call, got: Tensor, lone: Tensor) -> bool:
+    """True if a graph's result follows from an implementation's own result of the lone call, however wrong that is."""
+    graph = surround(call)
+    assert graph.lone is not None
+    ends = [(missing // 2, missing - missing // 2) for missing in np.subtract(graph.lone.data.shape, lone.shape)]
+    codes = np.pad(lone.codes, ends, mode="edge") if any(map(any, ends)) else lone.codes
+    own = Values(lone.dtype, canonical(codes, lone.dtype)[np.newaxis], np.zeros(codes.shape, np.bool_))
+    return _gives(evaluate(contract, graph, own).get(graph.output), got)
+
+
+def explain(contract: Contract, call: Call, got: Tensor) -> Rewrite | None:
+    """The simplest rewrite whose legal results include a graph's result; None if none is known."""
+    singles = list(_candidates(surround(call)))
+    for candidate in chain(singles, _combined(singles)):
+        if _explains(contract, candidate, got):
+            return candidate.rewrite
+    return None
+
+
+def gives(contract: Contract, call: Call, got: Tensor, name: str) -> Rewrite | None:
+    """The rewrite with this name if its legal results include a graph's result."""
+    singles = list(_candidates(surround(call)))
+    for candidate in chain(singles, _combined(singles)):
+        if candidate.rewrite.name == name and _explains(contract, candidate, got):
+            return candidate.rewrite
+    return None
+
+
+def violates_in_graph(
+    judged: Judged, subject: str, got: Tensor, comparison: Comparison, name: str | None
+) -> Discrepancy | None:
+    """The discrepancy of a graph's wrong values.
+
+    Args:
+        judged: the call.
+        subject: the implementation's name.
+        got: its result.
+        comparison: the comparison of its values.
+        name: the name of the rewrite that explains them; None if none does.
+
+    Returns:
+        None if no value is wrong, or the rewrite does not give the values.
+    """
+    from_types = violates(judged, subject, Outcome("tensor", got), comparison, None)
+    if name is None or from_types is None:
+        return from_types
+    rewrite = gives(judged.contract, judged.call, got, name)
+    if rewrite is None:
+        return None
+    count = comparison.wrong_values
+    key = replace(from_types.key, detail=rewrite.name)
+    summary = f"{subject} rewrites a graph and {rewrite.words}"
+    by = Attribution(rewrite.name, rewrite.words, count, count)
+    return Discrepancy(key, summary, by, count, comparison.max_ulp, (rewrite.name,))
+
+
+# -- candidates -------------------------------------------------------------------------------------------
+
+
+def _candidates(graph: Graph) -> Iterator[_Candidate]:
+    """Graphs with one mistake, the simplest first."""
+    path = _path(graph)
+    yield from _left_out(graph, path)
+    yield from _pooled_codes(graph, path)
+    yield from _with_parameters_of_another(graph, path)
+    yield from _on_another_axis(graph, path)
+    if graph.lone is not None and _result_dtype(graph) in ("float16", "bfloat16"):
+        yield _Candidate(
+            _rewrite("unrounded", "does not round the result to its type before it goes on"), graph, "wide"
+        )
+
+
+def _combined(singles: Sequence[_Candidate]) -> Iterator[_Candidate]:
+    """Graphs with nodes left out and another mistake in the rest."""
+    made = 0
+    for first in singles:
+        if not first.rewrite.name.startswith(_PREFIX + "without") or first.start:
+            continue
+        for second in _candidates(first.graph):
+            if second.rewrite.name.startswith(_PREFIX + "without") or made >= MOST_COMBINED:
+                continue
+            made += 1
+            name = f"{first.rewrite.name}:{second.rewrite.name.removeprefix(_PREFIX)}"
+            yield replace(second, rewrite=Rewrite(name, f"{first.rewrite.words} and {second.rewrite.words}"))
+
+
+def _rewrite(name: str, words: str) -> Rewrite:
+    return Rewrite(_PREFIX + name, words)
+
+
+def _path(graph: Graph) -> list[Node]:
+    """The nodes from the call's result to the graph's, without the call's own."""
+    by_output = {node.output: node for node in graph.nodes}
+    path: list[Node] = []
+    name = graph.output
+    while name != RESULT:
+        node = by_output.get(name)
+        if node is None:
+            return []  # the observed output is that of a second operator
+        path.insert(0, node)
+        name = next((each for each in node.inputs if each == RESULT or each in by_output), "")
+    return path
+
+
+def _named_after(operators: Sequence[str]) -> str:
+    listed = list(dict.fromkeys(operators))
+    return " and ".join(filter(None, (", ".join(listed[:-1]), listed[-1])))
+
+
+def _left_out(graph: Graph, path: Sequence[Node]) -> Iterator[_Candidate]:
+    """The graph without a run of nodes, short runs first."""
+    if not path and graph.output != RESULT:
+        yield _Candidate(
+            _rewrite("first-for-second", "gives the result of the other operator"), replace(graph, output=RESULT)
+        )
+    for length in range(1, len(path) + 1):
+        for begin in range(len(path) - length + 1):
+            made, operators = _without(graph, path[begin : begin + length])
+            if _is_typed(made):
+                yield _Candidate(_rewrite(*_words_without(operators)), made)
+    for end, node in enumerate(path):
+        if node.operator == QUANTIZE:  # the codes of x pass through both operators
+            made, operators = _without(graph, path[: end + 1])
+            yield _Candidate(_rewrite(*_words_without([DEQUANTIZE, *operators])), made, "codes")
+
+
+def _without(graph: Graph, run: Sequence[Node]) -> tuple[Graph, list[str]]:
+    """The graph without a run of nodes, and their operators."""
+    outputs = {node.output for node in graph.nodes}
+    source = next(name for name in run[0].inputs if name in outputs)
+    kept = tuple(_reading(node, run[-1].output, source) for node in graph.nodes if node not in run)
+    output = source if graph.output == run[-1].output else graph.output
+    return replace(graph, nodes=kept, output=output), [node.operator for node in run]
+
+
+def _words_without(operators: Sequence[str]) -> tuple[str, str]:
+    return f"without:{'+'.join(dict.fromkeys(operators))}", f"leaves out {_named_after(operators)}"
+
+
+def _reading(node: Node, name: str, source: str) -> Node:
+    """The node with one of its inputs replaced."""
+    return replace(node, inputs=tuple(source if each == name else each for each in node.inputs))
+
+
+def _pooled_codes(graph: Graph, path: Sequence[Node]) -> Iterator[_Candidate]:
+    """The graph with a maximum of codes in place of one of values. They differ where the scale is negative."""
+    pools = [index for index, node in enumerate(path) if node.operator == "MaxPool"]
+    lone = graph.lone
+    if not pools or lone is None or any(tensor.size != 1 for role, tensor in lone.tensors.items() if role != "x"):
+        return
+    run = path[: pools[0] + 1]
+    if any(node.operator not in ("Reshape", "MaxPool") for node in run):
+        return
+    kept = tuple(_reading(node, run[-1].output, RESULT) for node in graph.nodes if node not in run)
+    output = RESULT if graph.output == run[-1].output else graph.output
+    rewrite = _rewrite("pooled-codes", "takes the maximum of codes instead of values")
+    yield _Candidate(rewrite, replace(graph, nodes=kept, output=output), "pooled", tuple(run))
+
+
+def _with_parameters_of_another(graph: Graph, path: Sequence[Node]) -> Iterator[_Candidate]:
+    """The graph with the scale, the zero point or both of one operator in place of another's."""
+    own = next(node for node in graph.nodes if node.output == RESULT)
+    operators = [own, *(node for node in path if node.operator in (QUANTIZE, DEQUANTIZE))]
+    for node in operators[1:]:
+        for other in operators:
+            for which, slots in (("scale", (1,)), ("zero point", (2,)), ("scale and zero point", (1, 2))):
+                inputs = list(node.inputs)
+                if other is node or len(inputs) < slots[-1] + 1 or len(other.inputs) < slots[-1] + 1:
+                    continue
+                for slot in slots:
+                    inputs[slot] = other.inputs[slot]
+                if tuple(inputs) == node.inputs:
+                    continue
+                made = tuple(replace(each, inputs=tuple(inputs)) if each is node else each for each in graph.nodes)
+                place = "an earlier" if operators.index(other) < operators.index(node) else "a later"
+                words = f"takes the {which} of {place} operator for {node.operator}"
+                token = f"{which.replace(' ', '-')}-of-{place.split()[1]}:{node.operator}"
+                yield _Candidate(_rewrite(token, words), replace(graph, nodes=made))
+
+
+def _on_another_axis(graph: Graph, path: Sequence[Node]) -> Iterator[_Candidate]:
+    for node in path:
+        if "axis" not in node.attributes or node.operator not in (QUANTIZE, DEQUANTIZE):
+            continue
+        for axis in range(6):
+            if axis == node.attributes["axis"]:
+                continue
+            turned = replace(node, attributes={**node.attributes, "axis": axis})
+            made = replace(graph, nodes=tuple(turned if each is node else each for each in graph.nodes))
+            words = f"takes another axis for the parameters of {node.operator}"
+            yield _Candidate(_rewrite(f"another-axis:{node.operator}", words), made)
+
+
+def _is_typed(graph: Graph) -> bool:
+    """True if every operator gets floats or codes as it needs."""
+    are_codes = {RESULT: False}
+    for node in graph.nodes:
+        source = next((name for name in node.inputs if name in are_codes), None)
+        if source is None or node.output == RESULT:
+            continue
+        if are_codes[source] != (node.operator == DEQUANTIZE) and node.operator in (*_ON_FLOATS, DEQUANTIZE):
+            return False
+        are_codes[node.output] = node.operator == QUANTIZE or (are_codes[source] and node.operator != DEQUANTIZE)
+    return True
+
+
+_ON_FLOATS = (QUANTIZE, "Relu", "Neg", "Abs", "Max", "Min", "Clip", "Mul", "MaxPool", "Where", "Cast", "Resize")
+"""Operators that take no codes here."""
+
+
+# -- comparison -------------------------------------------------------------------------------------------
+
+
+def _explains(contract: Contract, candidate: _Candidate, got: Tensor) -> bool:
+    try:
+        start = _STARTS[candidate.start](contract, candidate)
+        graph = _in_float32(candidate.graph) if candidate.start == "wide" else candidate.graph
+        made = evaluate(contract, graph, start).get(graph.output)
+    except (ValueError, IndexError, KeyError, AssertionError):
+        return False  # the mistake is impossible with these shapes and types
+    if made is not None and candidate.start == "wide" and made.dtype == "float32" != got.dtype in FLOATS:
+        made = united(got.dtype, np.asarray(cast(made.numbers, got.dtype)).reshape(made.codes.shape), made.open)
+    return _gives(made, got)
+
+
+def _gives(made: Values | None, got: Tensor) -> bool:
+    """True if each value is legal or open, and at least one is not open."""
+    if made is None or made.dtype != got.dtype or made.open.shape != got.shape or made.open.all():
+        return False
+    codes = canonical(got.codes, got.dtype) if got.dtype in FLOAT_FORMATS else got.codes
+    return bool(((made.codes == codes).any(0) | made.open).all())
+
+
+def _codes_of_x(contract: Contract, candidate: _Candidate) -> Values:
+    x = _lone(candidate.graph).tensors["x"]
+    return Values(x.dtype, x.codes[np.newaxis], np.zeros(x.shape, np.bool_))
+
+
+def _pooled(contract: Contract, candidate: _Candidate) -> Values:
+    lone = _lone(candidate.graph)
+    x = _codes_of_x(contract, candidate)
+    pool = replace(candidate.graph, nodes=(_own(candidate.graph), *candidate.run), output=candidate.run[-1].output)
+    pooled = evaluate(contract, pool, x)[pool.output].tensor(0)
+    inner = replace(lone, tensors={**lone.tensors, "x": pooled}, around=())
+    graph = replace(pool, nodes=(_own(candidate.graph),), output=RESULT, lone=inner)
+    return evaluate(contract, graph)[RESULT]
+
+
+def _unrounded(contract: Contract, candidate: _Candidate) -> Values:
+    """The call's result in float32."""
+    operands = replace(contract.operands(_lone(candidate.graph)), output_dtype="float32")
+    codes = np.stack([np.asarray(reading.evaluate(operands)).reshape(operands.shape) for reading in (EXACT, FLOAT32)])
+    return united("float32", codes, np.zeros(operands.shape, np.bool_))
+
+
+def _in_float32(graph: Graph) -> Graph:
+    """The graph with every half-precision constant as a float32."""
+    lone = _lone(graph)
+    return replace(
+        graph,
+        inputs=_widened(graph.inputs),
+        constants=_widened(graph.constants),
+        lone=replace(lone, tensors=_widened(lone.tensors)),
+    )
+
+
+def _widened(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def wide(tensor: Tensor) -> Tensor:
+        if tensor.dtype not in ("float16", "bfloat16"):
+            return tensor
+        numbers = np.ascontiguousarray(values(tensor.dtype, tensor.codes), np.float32)
+        return Tensor("float32", numbers.view(np.uint32).reshape(tensor.shape))
+
+    return {name: wide(tensor) for name, tensor in tensors.items()}
+
+
+_STARTS: Mapping[str, Any] = {
+    "": lambda contract, candidate: None,
+    "codes": _codes_of_x,
+    "pooled": _pooled,
+    "wide": _unrounded,
+}
+"""For each kind of candidate, the values that its graph begins with."""
+
+
+def _lone(graph: Graph) -> Call:
+    assert graph.lone is not None
+    return graph.lone
+
+
+def _own(graph: Graph) -> Node:
+    return next(node for node in graph.nodes if node.output == RESULT)
+
+
+def _result_dtype(graph: Graph) -> str:
+    lone = _lone(graph)
+    return str(lone.attributes.get("output_dtype", lone.tensors["scale"].dtype if "scale" in lone.tensors else ""))
