@@ -11,11 +11,12 @@ from typing import Any, Callable, Dict, List, Mapping, Tuple, Union
 
 import numpy as np
 
-from xverify.core.call import BITS, Attribute, Call, Outcome, Tensor, code_dtype
+from xverify.core.call import BITS, Call, Outcome, Tensor, code_dtype
 from xverify.core.surroundings import Graph
 from xverify.oracles.arrays import NUMPY_OWN, Array, answered, pack, to_array
 from xverify.oracles.onnx_model import (
     ROLES,
+    bench_call,
     element_type,
     graph_bytes,
     graph_of,
@@ -482,7 +483,7 @@ def load_bench(threads: int) -> Solve:
         refusals: List[Exception] = []
         for contract in BENCH_CONTRACTS:
             try:
-                model = model_bytes(_types_of(problem, contract))
+                model = model_bytes(bench_call(problem, contract))
                 return ort.InferenceSession(model, options, providers=[CPU], enable_fallback=0)
             except Exception as error:
                 refusals.append(error)
@@ -511,19 +512,3 @@ def load_bench(threads: int) -> Solve:
         return [Way("run_with_iobinding", partial(session.run_with_iobinding, bound), memory=values)]
 
     return solve
-
-
-def _types_of(problem: Problem, contract: str) -> Call:
-    """A call with the problem's types and attributes; the model's inputs have no shape."""
-    operands = {"x": problem.x, "scale": problem.scale, "zero_point": problem.zero_point}
-    tensors = {
-        role: Tensor(array.dtype.name, np.zeros((), code_dtype(array.dtype.name)))
-        for role, array in operands.items()
-        if array is not None
-    }
-    attributes: Dict[str, Attribute] = {}
-    if problem.case.axis is not None:
-        attributes["axis"] = problem.case.axis
-    if problem.case.block_size:
-        attributes["block_size"] = problem.case.block_size
-    return Call(contract, tensors, attributes)

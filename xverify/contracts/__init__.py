@@ -17,6 +17,7 @@ from xverify.contracts import (
     onnx,
     pytorch,
     tensorflow,
+    torchao,
 )
 from xverify.contracts.documents import onednn_release
 from xverify.contracts.external import blamed_file
@@ -37,6 +38,7 @@ _BUILDERS: Mapping[str, Callable[[], Contract]] = {
     "tensorflow/Dequantize@installed": tensorflow.installed_contract,
     "litert/Dequantize@spec": litert.contract,
     **{pytorch.edition(operator): partial(pytorch.contract, operator) for operator in pytorch.OPERATORS},
+    torchao.ID: torchao.contract,
 }
 
 _CARRIED: Mapping[str, Callable[[str, str, str], bool]] = {
@@ -46,6 +48,7 @@ _CARRIED: Mapping[str, Callable[[str, str, str], bool]] = {
     "onednn": onednn_guide.carried,
     "litert": litert.carried,
     "pytorch": pytorch.carried,
+    "torchao": torchao.carried,
 }
 
 _GUIDE = "onednn/*@[0-9]*"
@@ -58,6 +61,7 @@ _BARE = {
     "tensorflow/Dequantize": "tensorflow/Dequantize@installed",
     "litert/Dequantize": "litert/Dequantize@spec",
     **{f"pytorch/{operator}": pytorch.edition(operator) for operator in pytorch.OPERATORS},
+    "torchao/dequantize_affine": torchao.ID,
 }
 """The edition that an id without one stands for."""
 
@@ -139,9 +143,11 @@ def carried(identity: str, distribution: str, python: str) -> bool:
 
 
 def shipped(patterns: tuple[str, ...]) -> tuple[str, ...]:
-    """The patterns, with the editions of the installed release for "pytorch/*" and oneDNN's guide."""
+    """The patterns, with the editions of the installed release for PyTorch, torchao and oneDNN's guide."""
     if "pytorch/*" in patterns:
         return pytorch.judging_installed()
+    if "torchao/*" in patterns:
+        return torchao.judging_installed()
     if _GUIDE not in patterns:
         return patterns
     try:
