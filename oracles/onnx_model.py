@@ -130,6 +130,12 @@ def bench_call(problem: Problem, contract: str) -> Call:
     return Call(contract, tensors, attributes)
 
 
+def bench_model(problem: Problem, contract: str) -> bytes:
+    """A model of such a call with all extents."""
+    call = bench_call(problem, contract)
+    return model_bytes(call, (), named_shapes(call, static=True))
+
+
 def graph_of(call: Call) -> Graph:
     """The call in its surroundings, with axes in the form that its opset admits."""
     return surround(call, negative_axes=opset_beside(call) >= _NEGATIVE_AXES)

@@ -14,16 +14,7 @@ from typing import Any, Callable, List, Mapping
 
 from xverify.core.call import Tensor
 from xverify.oracles.arrays import Array, to_array
-from xverify.oracles.onnx_model import (
-    CONSTANTS,
-    GRAPH,
-    STATIC,
-    answer_by_compiling,
-    bench_call,
-    compiled_lines,
-    model_bytes,
-    named_shapes,
-)
+from xverify.oracles.onnx_model import CONSTANTS, GRAPH, STATIC, answer_by_compiling, bench_model, compiled_lines
 from xverify.oracles.protocol import Loaded, Oracle, Path, Setting
 from xverify.oracles.short_form import ShortCall, ShortForm, is_numpy
 from xverify.oracles.timing import Problem, Solve, Timing, Way
@@ -111,8 +102,7 @@ def load_bench(threads: int) -> Solve:
     compiled = _compiler({})
 
     def solve(problem: Problem) -> List[Way]:
-        call = bench_call(problem, "ai.onnx/DequantizeLinear-23")
-        main = compiled(model_bytes(call, (), named_shapes(call, static=True)))
+        main = compiled(bench_model(problem, "ai.onnx/DequantizeLinear-23"))
         operands = [problem.x, problem.scale, problem.zero_point]
         fed = [tvm.runtime.tensor(array) for array in operands if array is not None]
         return [Way("virtual machine", partial(main, *fed), _bench_array, owns_output=True)]

@@ -88,7 +88,7 @@ _CLAUSES: Mapping[str, tuple[str, str]] = {
     "block-size": (_SHARED, "block_size has a positive size for each axis of the tensor"),
     "scale-dtype": (
         _PARAMETER,
-        "the text names no type: float32, float16 and bfloat16 are judged, others are left open",
+        "the text names no type: scales of float32 are judged, others are left open",
     ),
     "output-dtype": (
         "output_dtype (torch.dtype): dtype for output Tensor, default is fp32 ... dequantized Tensor, with requested "
@@ -135,7 +135,7 @@ DOMAIN = _Domain(
         *("uint8", "int8", "int16", "int32", "uint4", "int4", "uint2", "int2"),
         *("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"),
     ),
-    scale_dtypes=_FLOATS,
+    scale_dtypes=("float32",),
     output_dtypes=_FLOATS,
     granularities=("per_tensor", "per_axis", "blocked"),
     attributes=("axis", "block_size", "output_dtype"),
@@ -161,11 +161,11 @@ def _judge_shapes(call: Call) -> tuple[list[str], list[str]]:
     x, scale, axis, size = call.tensors["x"], call.tensors["scale"], _axis(call), _block_size(call)
     expected: tuple[int, ...] = ()
     unspecified: list[str] = []
-    if axis is None and "block_size" in call.attributes:
+    if axis is None and size:
         return ["axis-required"], []
     if axis is not None:
         from_front = normal_axis(axis, len(x.shape))
-        if from_front is None or ("block_size" in call.attributes and size < 1):
+        if from_front is None or size < 0:
             return ["block-size"], []
         extent = x.shape[from_front]
         expected = (extent,)
@@ -191,8 +191,10 @@ def _judge(call: Call) -> Judgement:
     if zero_point is not None:
         if zero_point.dtype not in DOMAIN.zero_points_for(x.dtype):
             unspecified.append("zero-point-dtype")
-        if zero_point.shape != scale.shape:
+        if zero_point.codes.size != scale.codes.size:
             forbidden.append("zero-point-shape")
+        elif zero_point.shape != scale.shape:
+            unspecified.append("qparam-shape")
     return judged(ID, forbidden, unspecified)
 
 
