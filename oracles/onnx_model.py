@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from collections import OrderedDict
+from dataclasses import replace
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
-from xverify.core.call import BITS, Call, Tensor
+import numpy as np
+
+from xverify.core.call import BITS, Attribute, Call, Outcome, Tensor, code_dtype
 from xverify.core.moves import Node
 from xverify.core.surroundings import Graph, opset_beside, surround
-from xverify.oracles.arrays import pack
+from xverify.oracles.arrays import answered, pack
 from xverify.oracles.short_form import ShortCall, keywords, spelled
+from xverify.oracles.timing import Problem
 
 
 def ir_version(opset: int) -> int:
@@ -61,7 +66,28 @@ def structure(call: Call) -> Tuple[Any, ...]:
     return (call.contract.split("@")[0], dtypes, tuple(sorted(call.attributes.items())))
 
 
-def model_bytes(call: Call, initializers: Sequence[str] = (), shaped: bool = False) -> bytes:
+Shapes = Mapping[str, Sequence[Union[int, str, None]]]
+"""The declared shape of each input: extents, names for them, or None where only the rank counts."""
+
+
+def named_shapes(call: Call, static: bool = False) -> Shapes:
+    """Shapes for `model_bytes`: all extents if ``static``, otherwise names for them.
+
+    A scale or zero point along an axis has the name of x's extent, so that one compiled model serves every extent.
+    """
+    if static:
+        return {role: list(tensor.shape) for role, tensor in call.tensors.items()}
+    names = ["x_extent_%d" % axis for axis in range(len(call.tensors["x"].shape))]
+    axis = int(call.attributes.get("axis", 1 if call.contract.startswith("ai.onnx/") else 0))
+    shapes: Dict[str, Sequence[str]] = {"x": names}
+    for role, tensor in call.tensors.items():
+        if role != "x":
+            along = len(tensor.shape) == 1 and -len(names) <= axis < len(names)
+            shapes[role] = [names[axis]] if along else ["%s_extent_%d" % (role, i) for i in range(len(tensor.shape))]
+    return shapes
+
+
+def model_bytes(call: Call, initializers: Sequence[str] = (), shapes: Optional[Shapes] = None) -> bytes:
     """A model of the call. Its tensors are inputs, except for the initializers.
 
     The output is declared by its name only, so that the implementation infers its type.
@@ -69,7 +95,7 @@ def model_bytes(call: Call, initializers: Sequence[str] = (), shaped: bool = Fal
     Args:
         call: The call.
         initializers: Roles whose tensors are constants of the model.
-        shaped: True to declare inputs with their shapes.
+        shapes: The declared shapes of the inputs. By default an input has no shape.
     """
     import onnx
     from onnx import helper
@@ -81,7 +107,7 @@ def model_bytes(call: Call, initializers: Sequence[str] = (), shaped: bool = Fal
         attributes["output_dtype"] = element_type(str(attributes["output_dtype"]))
     node = helper.make_node("DequantizeLinear", names if names[2] else names[:2], ["y"], domain=domain, **attributes)
     inputs = [
-        helper.make_tensor_value_info(name, element_type(tensor.dtype), list(tensor.shape) if shaped else None)
+        helper.make_tensor_value_info(name, element_type(tensor.dtype), (shapes or {}).get(name))
         for name, tensor in call.tensors.items()
         if name not in initializers
     ]
@@ -90,6 +116,28 @@ def model_bytes(call: Call, initializers: Sequence[str] = (), shaped: bool = Fal
     opsets = [helper.make_opsetid(domain, version)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=ir_version(version))
     return bytes(model.SerializeToString())
+
+
+def bench_call(problem: Problem, contract: str) -> Call:
+    """A call with the types, shapes and attributes of a problem of the bench. Its values are zeros."""
+    operands = {"x": problem.x, "scale": problem.scale, "zero_point": problem.zero_point}
+    tensors = {
+        role: Tensor(array.dtype.name, np.broadcast_to(np.zeros((), code_dtype(array.dtype.name)), array.shape))
+        for role, array in operands.items()
+        if array is not None
+    }
+    attributes: Dict[str, Attribute] = {}
+    if problem.case.axis is not None:
+        attributes["axis"] = problem.case.axis
+    if problem.case.block_size:
+        attributes["block_size"] = problem.case.block_size
+    return Call(contract, tensors, attributes)
+
+
+def bench_model(problem: Problem, contract: str) -> bytes:
+    """A model of such a call with all extents."""
+    call = bench_call(problem, contract)
+    return model_bytes(call, (), named_shapes(call, static=True))
 
 
 def graph_of(call: Call) -> Graph:
@@ -170,6 +218,92 @@ def _constant(name: str, tensor: Tensor) -> Any:
     return TensorProto(name=name, data_type=element_type(tensor.dtype), dims=list(tensor.shape), raw_data=raw.tobytes())
 
 
+# -- models that are compiled for each call ---------------------------------------------------------------
+
+
+class CompiledModels:
+    """Compiled models by key, or the exceptions of those that do not compile. The longest unused one goes first."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._models: OrderedDict[Any, Any] = OrderedDict()
+
+    def get(self, key: Any, compiled: Callable[[], Any]) -> Any:
+        """The model of a key. ``compiled`` makes it, once.
+
+        Raises:
+            Exception: The model does not compile.
+        """
+        if key not in self._models:
+            try:
+                self._models[key] = compiled()
+            except Exception as error:
+                self._models[key] = error.with_traceback(None)
+            if len(self._models) > self._size:
+                self._models.popitem(last=False)
+        self._models.move_to_end(key)
+        if isinstance(self._models[key], Exception):
+            raise self._models[key]
+        return self._models[key]
+
+
+STATIC, CONSTANTS, GRAPH = "shapes=static", "constants", "graph"
+"""Paths of `answer_by_compiling`."""
+
+
+def answer_by_compiling(
+    compiled: Callable[[bytes], Any], run: Callable[[Any, Mapping[str, Tensor]], Any], size: int
+) -> Callable[[Call, str], Outcome]:
+    """A function that answers calls with models that are compiled for them.
+
+    Paths:
+
+    - "": inputs have names for extents, so that one compiled model serves many calls, except for blocks;
+    - `STATIC`: all extents;
+    - `CONSTANTS`: scale and zero point are in the model, as in quantized models;
+    - `GRAPH`: a call in surroundings, a model of its own. The operators around the call may cause a refusal.
+
+    Args:
+        compiled: Compiles the bytes of a model.
+        run: Runs a compiled model on the inputs, and returns the result as an array.
+        size: The number of compiled models in the cache.
+    """
+    models = CompiledModels(size)
+
+    def outcome(model: Any, call: Call, fed: Mapping[str, Tensor]) -> Outcome:
+        return answered(run(model, fed), replace(call, tensors=dict(fed)), {})
+
+    def answer(call: Call, path: str) -> Outcome:
+        if call.around:
+            graph = graph_of(call)
+            try:
+                result = outcome(compiled(graph_bytes(call, graph)), call, graph.inputs)
+            except Exception as error:
+                return Outcome("unsupported", error=type(error).__name__, message=str(error))
+            assert result.tensor is not None
+            return replace(result, tensor=graph.back(result.tensor))
+        if path == CONSTANTS:
+            constants = [name for name in call.tensors if name != "x"]
+            model = compiled(model_bytes(call, constants, named_shapes(call, static=True)))
+            return outcome(model, call, {"x": call.tensors["x"]})
+        shapes = named_shapes(call, static=path == STATIC or bool(call.attributes.get("block_size")))
+        key = (structure(call), tuple((role, tuple(shape)) for role, shape in shapes.items()))
+        return outcome(models.get(key, lambda: compiled(model_bytes(call, (), shapes))), call, call.tensors)
+
+    return answer
+
+
+def compiled_lines(call: ShortCall) -> Tuple[List[str], List[str], List[str]]:
+    """For a short script of such a call: imports, lines of Python that make ``model``, and the names of its inputs."""
+    constants = [name for name in call.tensors if name != "x"] if call.options == CONSTANTS else []
+    if call.graph is not None:
+        constants = list(call.graph[1].constants)
+    static = bool(call.options) or bool(call.attributes.get("block_size"))
+    shapes = None if call.graph else named_shapes(Call(call.contract, call.tensors, call.attributes), static)
+    inputs = [name for name in call.tensors if name not in constants]
+    return [model_imports(constants)], model_lines(call, constants, shapes), inputs
+
+
 # -- lines of Python, for short scripts ------------------------------------------------------------------
 
 
@@ -183,9 +317,7 @@ def model_imports(constants: Sequence[str]) -> str:
     return "from onnx import TensorProto, ValueInfoProto, helper" + (", numpy_helper" if constants else "")
 
 
-def model_lines(
-    call: ShortCall, constants: Sequence[str] = (), shapes: Optional[Mapping[str, Sequence[Optional[int]]]] = None
-) -> List[str]:
+def model_lines(call: ShortCall, constants: Sequence[str] = (), shapes: Optional[Shapes] = None) -> List[str]:
     """Lines of Python that make ``model`` with onnx.helper; tensors are arrays by their names.
 
     Args:

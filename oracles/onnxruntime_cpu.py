@@ -12,17 +12,19 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence, Tuple
 
 import numpy as np
 
-from xverify.core.call import BITS, Attribute, Call, Outcome, Tensor, code_dtype
+from xverify.core.call import BITS, Call, Outcome, Tensor, code_dtype
 from xverify.core.surroundings import Graph
 from xverify.oracles.arrays import NUMPY_OWN, Array, answered, pack, to_array, unpack
 from xverify.oracles.onnx_model import (
     ROLES,
+    bench_call,
     element_type,
     graph_bytes,
     graph_of,
     model_bytes,
     model_imports,
     model_lines,
+    named_shapes,
     structure,
     type_name,
 )
@@ -271,7 +273,7 @@ def load(*settings: str) -> Loaded:
 
     def model_of(call: Call, constants: Sequence[str] = ()) -> bytes:
         # Providers that compile, such as OpenVINO's, take a model whose inputs have no shape, and then fail when it runs.
-        return model_bytes(call, constants, shaped=bool(devices))
+        return model_bytes(call, constants, named_shapes(call, static=True) if devices else None)
 
     def cached(call: Call, way: Route) -> Any:
         shapes = tuple(tensor.shape for tensor in call.tensors.values()) if devices else ()
@@ -453,7 +455,7 @@ def _plainest() -> Iterator[bytes]:
             for more in ({}, {"zero_point": Tensor(dtype, parameter)}):
                 call = Call(BENCH_CONTRACTS[0], {"x": Tensor(dtype, zero), "scale": scale, **more}, attributes)
                 for constants in ((), tuple(call.tensors)[1:]):
-                    yield model_bytes(call, constants, shaped=True)
+                    yield model_bytes(call, constants, named_shapes(call, static=True))
 
 
 def _succeeds(function: Callable[..., Any], *arguments: Any) -> bool:
@@ -669,7 +671,7 @@ def load_bench(threads: int) -> Solve:
         refusals: List[Exception] = []
         for contract in BENCH_CONTRACTS:
             try:
-                model = model_bytes(_types_of(problem, contract))
+                model = model_bytes(bench_call(problem, contract))
                 return ort.InferenceSession(model, options, providers=[CPU], enable_fallback=0)
             except Exception as error:
                 refusals.append(error)
@@ -698,19 +700,3 @@ def load_bench(threads: int) -> Solve:
         return [Way("run_with_iobinding", partial(session.run_with_iobinding, bound), memory=values)]
 
     return solve
-
-
-def _types_of(problem: Problem, contract: str) -> Call:
-    """A call with the problem's types and attributes; the model's inputs have no shape."""
-    operands = {"x": problem.x, "scale": problem.scale, "zero_point": problem.zero_point}
-    tensors = {
-        role: Tensor(array.dtype.name, np.zeros((), code_dtype(array.dtype.name)))
-        for role, array in operands.items()
-        if array is not None
-    }
-    attributes: Dict[str, Attribute] = {}
-    if problem.case.axis is not None:
-        attributes["axis"] = problem.case.axis
-    if problem.case.block_size:
-        attributes["block_size"] = problem.case.block_size
-    return Call(contract, tensors, attributes)

@@ -16,15 +16,22 @@ support; reports show these refusals as gaps.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import replace
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional
 
 import numpy as np
 
 from xverify.core.call import BITS, Call, Outcome, Tensor, code_dtype
 from xverify.oracles.arrays import NUMPY_OWN, Array, answered, numpy_dtype, pack, to_array, unpack
-from xverify.oracles.onnx_model import graph_bytes, graph_of, model_bytes, model_imports, model_lines, structure
+from xverify.oracles.onnx_model import (
+    CompiledModels,
+    graph_bytes,
+    graph_of,
+    model_bytes,
+    model_imports,
+    model_lines,
+    structure,
+)
 from xverify.oracles.protocol import Loaded, Oracle, Path, Setting
 from xverify.oracles.short_form import ShortCall, ShortForm, feeds, is_numpy
 
@@ -86,23 +93,15 @@ def load(*properties: str) -> Loaded:
     Args:
         properties: Properties of the CPU plugin for every model, as NAME=VALUE.
     """
-    import onnx
     import openvino as ov
 
     core = ov.Core()
-    requests: OrderedDict[Tuple[Any, ...], Any] = OrderedDict()
+    requests = CompiledModels(MODELS)
 
     def shaped(call: Call, constants: List[str], static: bool) -> bytes:
         """The call's model with the rank of each input, and with its extents if ``static``."""
-        model = onnx.ModelProto.FromString(model_bytes(call, constants))
-        for declared in model.graph.input:
-            shape = declared.type.tensor_type.shape
-            shape.SetInParent()
-            for extent in call.tensors[declared.name].shape:
-                dimension = shape.dim.add()
-                if static:
-                    dimension.dim_value = extent
-        return bytes(model.SerializeToString())
+        shapes = {role: [n if static else None for n in tensor.shape] for role, tensor in call.tensors.items()}
+        return model_bytes(call, constants, shapes)
 
     def compiled(call: Call, path: str) -> Any:
         constants = [name for name in call.tensors if name != "x"] if path == CONSTANTS else []
@@ -117,17 +116,7 @@ def load(*properties: str) -> Loaded:
         static = _shapes_known(call, path)
         shapes = tuple(tensor.shape if static else len(tensor.shape) for tensor in call.tensors.values())
         key = (path, structure(call), shapes)
-        if key not in requests:
-            try:
-                requests[key] = compiled(call, path)
-            except Exception as error:
-                requests[key] = error.with_traceback(None)
-            if len(requests) > MODELS:
-                requests.popitem(last=False)
-        requests.move_to_end(key)
-        if isinstance(requests[key], Exception):
-            raise requests[key]
-        return requests[key]
+        return requests.get(key, lambda: compiled(call, path))
 
     def value(tensor: Tensor, array: Array) -> Any:
         """The array's values in a tensor of OpenVINO's own memory, with 4 and 2 bits packed."""

@@ -165,7 +165,10 @@ class Oracle:
     """The interpreter of its worker, "" for this one. Its version is then in `version`."""
 
     needs: Tuple[str, ...] = ()
-    """Distributions that its worker imports in addition to its own, NumPy and ml_dtypes."""
+    """Distributions that its worker imports in addition to its own, NumPy and ml_dtypes.
+
+    One that must have the implementation's own version is "NAME=={version}".
+    """
 
     distributions: Tuple[str, ...] = ()
     """Other packages that contain the same implementation."""

@@ -103,7 +103,7 @@ def arguments(call: Call, arrays: Dict[str, Array]) -> Tuple[List[Array], Dict[s
         if name in keywords:
             keywords["out_dtype"] = numpy_dtype(keywords.pop(name))
     family = call.contract.partition("/")[0]
-    if family in ("com.microsoft", "litert") or call.contract.startswith("pytorch/Tensor.dequantize@"):
+    if family in ("com.microsoft", "litert", "torchao") or call.contract.startswith("pytorch/Tensor.dequantize@"):
         keywords.setdefault("axis", None)
     elif family == "tensorflow" and keywords.get("axis") == -1:
         keywords["axis"] = None

@@ -123,7 +123,7 @@ def kernel_call(
         if words.pop(name, "").strip('"') in BITS:
             dtype = str(call.attributes[name])
             words["out_dtype"] = ("np.%s" if is_numpy(dtype) else "ml_dtypes.%s") % dtype
-    if call.contract.startswith(("com.microsoft/", "litert/", "pytorch/Tensor.dequantize@")):
+    if call.contract.startswith(("com.microsoft/", "litert/", "pytorch/Tensor.dequantize@", "torchao/")):
         words.setdefault("axis", "None")
     if call.contract.startswith("tensorflow/") and words.get("axis") == "-1":
         words["axis"] = "None"

@@ -62,17 +62,13 @@ def load_watched(backend: str = "numpy", option: str = "") -> Loaded:
 
 
 def _invoke(backend: str, option: str) -> Callable[[Call, dict[str, Any]], Any]:
-    """Import the public functions. Each family of contracts has one."""
+    """Import the public functions. Most families of contracts have the same."""
     import xverify
 
     # A first call imports what the backend needs once, before children are forked.
     xverify.dequantize_linear(np.zeros(1, np.uint8), np.float32(1), backend=backend)
     functions: dict[str, Callable[..., Any]] = {
-        "ai.onnx": xverify.dequantize_linear,
-        "com.microsoft": xverify.dequantize_linear,
-        "litert": xverify.dequantize_linear,
         "onednn": xverify.dynamic_dequantize,
-        "pytorch": xverify.dequantize_linear,
         "tensorflow": xverify.dequantize_range,
     }
 
@@ -82,7 +78,7 @@ def _invoke(backend: str, option: str) -> Callable[[Call, dict[str, Any]], Any]:
             # Pass -1 on unchanged: an edition may lack the attribute.
             keywords["axis"] = call.attributes["axis"]
         family = call.contract.partition("/")[0]
-        function = functions[family]
+        function = functions.get(family, xverify.dequantize_linear)
         if option == PACKED and family == "ai.onnx" and _can_be_packed(*operands):
             function = xverify.dequantize_packed
             operands[:], described = _packed(*operands)

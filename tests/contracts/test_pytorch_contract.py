@@ -129,13 +129,13 @@ def test_an_edition_judges_a_torch_that_has_its_sentences(tmp_path: Path, monkey
     """The sources are read. No torch is imported."""
     module = tmp_path / "ao" / "quantization" / "fx" / "_decomposed.py"
     module.parent.mkdir(parents=True)
-    monkeypatch.setattr(documents, "_package_directory", lambda package, python: str(tmp_path))
+    monkeypatch.setattr(documents, "package_directory", lambda package, python: str(tmp_path))
     for name, source in (("_torch_docs.py", DOCSTRINGS), ("_tensor_docs.py", "")):
         (tmp_path / name).write_text(source, encoding="utf-8")
     for number, (old, new, carried) in enumerate((("", "", True), ("Affine de", "Affine re", False))):
         module.write_text(DECOMPOSED.replace(old, new) if old else DECOMPOSED, encoding="utf-8")
         assert pytorch.carried(PER_TENSOR, "torch", f"/python/{number}") is carried
-    monkeypatch.setattr(documents, "_package_directory", lambda package, python: None)
+    monkeypatch.setattr(documents, "package_directory", lambda package, python: None)
     with pytest.raises(DocumentError, match="torch is not installed"):
         pytorch.carried(PER_TENSOR, "torch", "/python/without")
 

@@ -19,6 +19,7 @@ from xverify.contracts import (
     onnx,
     pytorch,
     tensorflow,
+    torchao,
 )
 from xverify.contracts.documents import onednn_release, schemas
 from xverify.contracts.external import blamed_file
@@ -46,6 +47,7 @@ _FAMILIES: Mapping[str, Callable[[], Builders]] = {
     "pytorch": lambda: {
         pytorch.edition(operator): partial(pytorch.contract, operator) for operator in pytorch.OPERATORS
     },
+    "torchao": lambda: {torchao.ID: torchao.contract},
 }
 """The editions of each owner. The versions of the first two come from the installed packages."""
 
@@ -56,6 +58,7 @@ _CARRIED: Mapping[str, Callable[[str, str, str], bool]] = {
     "onednn": onednn_guide.carried,
     "litert": litert.carried,
     "pytorch": pytorch.carried,
+    "torchao": torchao.carried,
 }
 
 _GUIDE = "onednn/*@[0-9]*"
@@ -67,6 +70,7 @@ _BARE = {
     "tensorflow/Dequantize": "tensorflow/Dequantize@installed",
     "litert/Dequantize": "litert/Dequantize@spec",
     **{f"pytorch/{operator}": pytorch.edition(operator) for operator in pytorch.OPERATORS},
+    "torchao/dequantize_affine": torchao.ID,
 }
 """The edition that an id without one stands for. `_full` has those whose versions are not written here."""
 
@@ -181,9 +185,11 @@ def carried(identity: str, distribution: str, python: str) -> bool:
 
 
 def shipped(patterns: tuple[str, ...]) -> tuple[str, ...]:
-    """The patterns, with the editions of the installed release for "pytorch/*" and oneDNN's guide."""
+    """The patterns, with the editions of the installed release for PyTorch, torchao and oneDNN's guide."""
     if "pytorch/*" in patterns:
         return pytorch.judging_installed()
+    if "torchao/*" in patterns:
+        return torchao.judging_installed()
     if _GUIDE not in patterns:
         return patterns
     try:

@@ -282,7 +282,7 @@ def tensorflow_docstring(python: str = sys.executable) -> str:
     Raises:
         DocumentError: TensorFlow is not installed, or its source has no such function.
     """
-    directory = _package_directory("tensorflow", python)
+    directory = package_directory("tensorflow", python)
     if directory is None:
         raise DocumentError("tensorflow is not installed, so its docstring cannot be read; pip install tensorflow-cpu")
     path = Path(directory, "python", "ops", "gen_array_ops.py")
@@ -316,7 +316,7 @@ def torch_text(operator: str, python: str = sys.executable) -> str:
     Raises:
         DocumentError: torch is not installed, or its sources cannot be read.
     """
-    directory = _package_directory("torch", python)
+    directory = package_directory("torch", python)
     if directory is None:
         raise DocumentError("torch is not installed, so its docstrings cannot be read; pip install torch")
     try:
@@ -363,7 +363,7 @@ print(spec.submodule_search_locations[0] if spec and spec.submodule_search_locat
 """
 
 
-def _package_directory(package: str, python: str) -> str | None:
+def package_directory(package: str, python: str) -> str | None:
     """The directory of a Python's package, or None. The package is not imported."""
     if python == sys.executable:
         spec = importlib.util.find_spec(package)

@@ -47,13 +47,13 @@ def environment(distribution: str, version: str, say: Say, needs: Sequence[str] 
 
     Args:
         say: Called with a sentence when something takes long.
-        needs: Further distributions that its worker imports.
+        needs: Further distributions that its worker imports, see `Oracle.needs`.
 
     Raises:
         EnvironmentFailedError: There is no such version, no wheel for a Python of this machine, no package index, or the
             installed package does not import.
     """
-    wanted = [*ALWAYS, *needs]
+    wanted = [*ALWAYS, *(need.replace("{version}", version) for need in needs)]
     folder = directory() / f"{canonicalize_name(distribution)}-{canonicalize_version(version)}"
     try:
         with _locked(folder, say):
