@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import cache
 from itertools import chain, count, islice
 from typing import Any
 
@@ -48,6 +49,9 @@ SURROUNDED_EACH = 4
 
 SPOILED_EACH = 16
 """The number of calls that break, or open, each clause in the deterministic part."""
+
+TRIED_EACH = 128
+"""The number of calls that break, or open, a clause from which `SPOILED_EACH` are chosen."""
 
 POOL = 300
 """The number of small calls of an edition that are tried for each clause."""
@@ -193,28 +197,37 @@ def spoiled_cases(
     within = within or contract
     walked = [s for s in (*cell_structures(within), *shape_structures(within)) if math.prod(s.shape) < 2000]
     chosen = rng.permutation(len(walked))[:POOL].tolist()
-    made = (build(contract, walked[index], f"walk pool {index}") for index in chosen)
-    pool = [call for call in map(repair, made) if call is not None]
+
+    @cache
+    def usual(index: int) -> Call | None:
+        return repair(build(contract, walked[chosen[index]], f"walk pool {chosen[index]}"))
+
     for names, change, phase in (
         (breakable(contract), spoiled, "invalid"),
         (openable(contract), opened, "unspecified"),
     ):
         for name in names:
-            tried = (change(contract, pool[index], name, rng) for index in rng.permutation(len(pool)))
-            for call in _various([call for call in tried if call is not None])[:each]:
+            usable = filter(None, map(usual, rng.permutation(len(chosen)).tolist()))
+            tried = (change(contract, call, name, rng) for call in usable)
+            for call in _various(filter(None, tried), each):
                 yield Case(call, 0, phase)
 
 
-def _various(calls: list[Call]) -> list[Call]:
-    """Sort calls so that the first call of each way comes first."""
+def _various(calls: Iterable[Call], each: int) -> list[Call]:
+    """At most ``each`` calls. The first call of each way comes first.
+
+    The search ends when there are enough ways, or when `TRIED_EACH` calls show no further one.
+    """
     ways: set[tuple[object, ...]] = set()
     first: list[Call] = []
     others: list[Call] = []
-    for call in calls:
+    for call in islice(calls, TRIED_EACH):
         way = _way(call)
         (others if way in ways else first).append(call)
         ways.add(way)
-    return first + others
+        if len(first) == each:
+            break
+    return (first + others)[:each]
 
 
 def _way(call: Call) -> tuple[object, ...]:

@@ -7,7 +7,7 @@ point many times, and a reading's result depends on the triple only.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -53,6 +53,18 @@ class Table:
             np.take(table, some, out=spread[start : start + some.size], mode="clip")
             start += some.size
         return spread.reshape(self.codes.shape)
+
+    def spread_each(self, results: Sequence[Codes]) -> list[Codes]:
+        """Map each of these results. Results that are equal on the call share one array."""
+        met = self.met()
+        spread: dict[bytes, Codes] = {}
+        shared: list[Codes] = []
+        for codes in results:
+            bits = codes[met].tobytes()
+            if bits not in spread:
+                spread[bits] = self.spread(codes)
+            shared.append(spread[bits])
+        return shared
 
     def _triples(self) -> Iterator[NDArray[np.integer]]:
         """Yield the triples' numbers in C order, in blocks. Each block is valid until the next is drawn."""
