@@ -257,10 +257,11 @@ def _range_table(key: OperandKey, places: bytes) -> NDArray[Any]:
 
 
 def _joined(parts: Sequence[Operands]) -> Operands:
-    """Operands of one cell, concatenated."""
+    """Operands of one cell, concatenated. No reading depends on the mode, so cells of all modes share searches."""
     first = parts[0]
     codes = {role: np.concatenate([part.codes[role] for part in parts]) for role in first.codes}
-    return Operands(codes, first.dtypes, first.output_dtype, (sum(p.shape[0] for p in parts),), first.options)
+    options = {name: value for name, value in first.options.items() if name != "mode"}
+    return Operands(codes, first.dtypes, first.output_dtype, (sum(p.shape[0] for p in parts),), options)
 
 
 def spread_out(wrong: NDArray[np.bool_]) -> NDArray[np.int64]:
