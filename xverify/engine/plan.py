@@ -23,7 +23,7 @@ from xverify.core.bits import ulp_distance
 from xverify.core.call import Call
 from xverify.strategies import breakable, build, openable, opened, spoiled
 from xverify.strategies.calls import invalid_calls, structures, unspecified_calls
-from xverify.strategies.lap import Probe, lap
+from xverify.strategies.lap import Probe, lap, soonest
 from xverify.strategies.large import large_structures
 from xverify.strategies.probes import probes
 from xverify.strategies.repair import Repair, cell_of
@@ -126,26 +126,36 @@ def accepted_cases(cases: Iterable[Case], repair: Repair) -> Iterator[Case]:
 
 
 def _in_turn(contract: Contract, run_seed: int) -> Iterator[list[Case]]:
-    repair, small = Repair(contract), BATCH - 1  # leaves room for a large call
-    cells = lap_cases(lap(contract, repair=repair), small)
+    """The walk, with what tends to break in its first batches, then Hypothesis."""
+    repair = Repair(contract)
+    rng = np.random.default_rng(derived_seed(run_seed, contract.id, "walk"))
+    cells = lap_cases(lap(contract, soonest(contract), repair), BATCH - 1)  # leaves room for a large call
     large = structure_cases(contract, large_structures(contract), "walk large", 1, repair)
+    others = [
+        structure_cases(contract, _shuffled(made(contract), rng), name, each, repair)
+        for made, name, each in (
+            (shape_structures, "walk structure", 31),
+            (special_structures, "walk special scale", 16),
+            (block_structures, "walk blocks", 8),
+            (second_structures, "walk second", 8),
+        )
+    ]
     yield [Case(call, 0, "walk") for call in official_calls(contract)]
     # Forbidden and open calls come early, so that a short run contains them too.
     yield next(cells, [])
+    yield [case for part in others for case in next(part, [])]
     yield list(spoiled_cases(contract, run_seed, repair=repair))
-    walked = chain(
-        cells,
-        structure_cases(contract, special_structures(contract), "walk special scale", small, repair),
-        structure_cases(contract, block_structures(contract), "walk blocks", small, repair),
-        structure_cases(contract, second_structures(contract), "walk second", small, repair),
-        structure_cases(contract, shape_structures(contract), "walk structure", small, repair),
-    )
-    # A large call costs as much as 20 others, so they come one by one.
-    for cases in walked:
-        yield cases + next(large, [])
+    while any(walked := [next(cells, []), [case for part in others for case in next(part, [])]]):
+        # A large call costs as much as 20 others, so they come one by one.
+        yield from (cases + next(large, []) for cases in walked if cases)
     yield from large
     yield from structure_cases(contract, exponent_structures(contract), "walk exponents", 1, repair)
     yield from hypothesis_cases(contract, run_seed, repair)
+
+
+def _shuffled(structures: Iterable[Structure], rng: np.random.Generator) -> Iterator[Structure]:
+    listed = list(structures)
+    return (listed[index] for index in rng.permutation(len(listed)).tolist())
 
 
 def hypothesis_cases(contract: Contract, run_seed: int, repair: Repair | None = None) -> Iterator[list[Case]]:

@@ -104,7 +104,11 @@ class Evidence:
 
     def _follow(self, judged: Judged, seen: CheckedResult, is_judged: bool, explained: bool) -> None:
         if self.others is None:
-            if explained and judged.places is None and (judged.call.around or seen.got.size > KEPT_VALUES):
+            if (
+                explained
+                and judged.places is None
+                and (not self.probes or judged.call.around or seen.got.size > KEPT_VALUES)
+            ):
                 return  # this search would be its own; a search on the lap's calls is shared by cells of equal types
             self.probes.append((judged, seen))
             if judged.more and len(self.probes) < KEPT_PROBES:
