@@ -75,10 +75,13 @@ def legal_set(contract: Contract, call: Call) -> Legal:
     return _cached(readings, contract.denormals, operand_key(operands))
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=2048)
 def _cached(readings: tuple[Reading, ...], denormals: str, key: OperandKey) -> Legal:
-    """The legal set of operands. Calls of many editions share it."""
-    return _by_readings(readings, denormals, key.operands())
+    """The legal set of operands. Calls of many editions share it, so its arrays are read-only."""
+    legal = _by_readings(readings, denormals, key.operands())
+    for codes in (*legal.distinct, legal.subnormal, *legal.flushed_steps, *legal.flushed_inputs):
+        codes.flags.writeable = False
+    return legal
 
 
 def _by_readings(readings: tuple[Reading, ...], denormals: str, whole: Operands) -> Legal:
