@@ -6,6 +6,7 @@ each probe. A cell of a range formula gets one for each kind of range.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -32,6 +33,9 @@ ROW = 66
 
 It is more than a vector has.
 """
+
+PER_TENSOR_CALLS = 16
+"""Approximate number of calls of a cell per tensor."""
 
 SHORT = 60
 """Number of values in the last block, which is partial."""
@@ -85,6 +89,21 @@ def lap(
                 yield Probe(plain or usual)
                 continue
             yield from cell_probes(contract, usual, structure, None, repair, call)
+
+
+def soonest(contract: Contract) -> list[Structure]:
+    """One structure for each cell, in an order that meets many cells early.
+
+    A cell per tensor gets a call for each probe, others get one call. So a cell per tensor comes after many others.
+    """
+    waiting: Counter[str] = Counter()
+    times = []
+    cells = list(cell_structures(contract))
+    for structure in cells:
+        granularity = structure.granularity if isinstance(structure, Linear) else ""
+        times.append(waiting[granularity])
+        waiting[granularity] += PER_TENSOR_CALLS if granularity == "per_tensor" else 1
+    return [cells[index] for index in sorted(range(len(cells)), key=times.__getitem__)]
 
 
 def cell_probes(

@@ -53,6 +53,23 @@ def test_the_legal_set_has_the_shape_of_the_result(shape: tuple[int, ...]) -> No
     assert (found.subnormal == (x != 0)).all()
 
 
+def test_editions_with_equal_readings_share_the_legal_set_of_equal_operands() -> None:
+    call, newer = call_of([1, SINGLE]), contracts.get("ai.onnx/DequantizeLinear-19")
+    found = legal_set(ONNX, call)
+    assert legal_set(newer, call.under(newer.id)) is found
+    with pytest.raises(ValueError, match="read-only"):
+        found.codes(0)[0] = 7
+    for other in (replace(ONNX, denormals="keep"), replace(ONNX, readings=lambda call: (FLOAT32,))):
+        assert legal_set(other, call) is not found
+    for changed in (call_of([1, 3]), call_of([1, SINGLE], 2.0), call_of([[1, SINGLE]])):
+        assert legal_set(ONNX, changed) is not found
+
+
+def test_legal_sets_of_large_calls_are_not_kept() -> None:
+    call = call_of(np.arange(legal.MOST_CACHED + 1))
+    assert legal_set(ONNX, call) is not legal_set(ONNX, call)
+
+
 def test_readings_that_agree_share_one_array() -> None:
     found = legal_set(ONNX, call_of([1, 2, 3]))
     assert (len(found.readings), len(found.distinct), found.index) == (2, 1, (0, 0))

@@ -382,7 +382,7 @@ def _searched(key: OperandKey, admitted: tuple[Stepwise, ...], most: int | None,
     return _giving(_compositions(key, admitted, most), np.frombuffer(wanted, code_dtype(key.out)))
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=512)
 def _compositions(key: OperandKey, admitted: tuple[Stepwise, ...], most: int | None) -> _Composed:
     # A small cache is enough: the searches for one set of probes follow each other.
     return _composed(key.operands(), admitted, most)

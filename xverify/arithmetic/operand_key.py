@@ -7,16 +7,15 @@ serves all.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from xverify.arithmetic.reading import Codes, Operands, Reading
+from xverify.arithmetic.reading import Operands
 from xverify.core.call import code_dtype
 
 MOST_CACHED = 2048
-"""Largest number of values in an operand for which results are cached."""
+"""The largest number of values of a call for which results are cached."""
 
 
 @dataclass(frozen=True)
@@ -50,21 +49,3 @@ def operand_key(operands: Operands) -> OperandKey:
         operands.shape,
         tuple(sorted(operands.options.items())),
     )
-
-
-def evaluate_cached(reading: Reading, operands: Operands) -> Codes:
-    """The result of ``reading.evaluate``, cached for small operands.
-
-    Returns:
-        Output codes. The array may be shared, so callers must not write to it.
-    """
-    if max(codes.size for codes in operands.codes.values()) > MOST_CACHED:
-        return reading.evaluate(operands)
-    return _evaluate_cached(reading, operand_key(operands))
-
-
-@lru_cache(maxsize=1024)
-def _evaluate_cached(reading: Reading, key: OperandKey) -> Codes:
-    codes = np.asarray(reading.evaluate(key.operands()))
-    codes.flags.writeable = False
-    return codes

@@ -59,9 +59,12 @@ MOST_RUNS = 1 << 20
 _WIRE_MAGIC = b"xvc1"
 
 
+_CODE_DTYPES: dict[str, np.dtype[Any]] = {name: np.dtype("uint%d" % max(8, bits)) for name, bits in BITS.items()}
+
+
 def code_dtype(dtype: str) -> np.dtype[Any]:
     """The unsigned NumPy dtype that holds one code of ``dtype``."""
-    return np.dtype("uint%d" % max(8, BITS[dtype]))
+    return _CODE_DTYPES[dtype]
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import cache
 from itertools import chain, count, islice
 from typing import Any
 
@@ -22,7 +23,7 @@ from xverify.core.bits import ulp_distance
 from xverify.core.call import Call
 from xverify.strategies import breakable, build, openable, opened, spoiled
 from xverify.strategies.calls import invalid_calls, structures, unspecified_calls
-from xverify.strategies.lap import Probe, lap
+from xverify.strategies.lap import Probe, lap, soonest
 from xverify.strategies.large import large_structures
 from xverify.strategies.probes import probes
 from xverify.strategies.repair import Repair, cell_of
@@ -49,6 +50,9 @@ implementation that optimises graphs."""
 
 SPOILED_EACH = 16
 """The number of calls that break, or open, each clause in the deterministic part."""
+
+TRIED_EACH = 128
+"""The number of calls that break, or open, a clause from which `SPOILED_EACH` are chosen."""
 
 POOL = 300
 """The number of small calls of an edition that are tried for each clause."""
@@ -123,26 +127,36 @@ def accepted_cases(cases: Iterable[Case], repair: Repair) -> Iterator[Case]:
 
 
 def _in_turn(contract: Contract, run_seed: int) -> Iterator[list[Case]]:
-    repair, small = Repair(contract), BATCH - 1  # leaves room for a large call
-    cells = lap_cases(lap(contract, repair=repair), small)
+    """The walk, with what tends to break in its first batches, then Hypothesis."""
+    repair = Repair(contract)
+    rng = np.random.default_rng(derived_seed(run_seed, contract.id, "walk"))
+    cells = lap_cases(lap(contract, soonest(contract), repair), BATCH - 1)  # leaves room for a large call
     large = structure_cases(contract, large_structures(contract), "walk large", 1, repair)
+    others = [
+        structure_cases(contract, _shuffled(made(contract), rng), name, each, repair)
+        for made, name, each in (
+            (shape_structures, "walk structure", 31),
+            (special_structures, "walk special scale", 16),
+            (block_structures, "walk blocks", 8),
+            (second_structures, "walk second", 8),
+        )
+    ]
     yield [Case(call, 0, "walk") for call in official_calls(contract)]
     # Forbidden and open calls come early, so that a short run contains them too.
     yield next(cells, [])
+    yield [case for part in others for case in next(part, [])]
     yield list(spoiled_cases(contract, run_seed, repair=repair))
-    walked = chain(
-        cells,
-        structure_cases(contract, special_structures(contract), "walk special scale", small, repair),
-        structure_cases(contract, block_structures(contract), "walk blocks", small, repair),
-        structure_cases(contract, second_structures(contract), "walk second", small, repair),
-        structure_cases(contract, shape_structures(contract), "walk structure", small, repair),
-    )
-    # A large call costs as much as 20 others, so they come one by one.
-    for cases in walked:
-        yield cases + next(large, [])
+    while any(walked := [next(cells, []), [case for part in others for case in next(part, [])]]):
+        # A large call costs as much as 20 others, so they come one by one.
+        yield from (cases + next(large, []) for cases in walked if cases)
     yield from large
     yield from structure_cases(contract, exponent_structures(contract), "walk exponents", 1, repair)
     yield from hypothesis_cases(contract, run_seed, repair)
+
+
+def _shuffled(structures: Iterable[Structure], rng: np.random.Generator) -> Iterator[Structure]:
+    listed = list(structures)
+    return (listed[index] for index in rng.permutation(len(listed)).tolist())
 
 
 def hypothesis_cases(contract: Contract, run_seed: int, repair: Repair | None = None) -> Iterator[list[Case]]:
@@ -194,28 +208,37 @@ def spoiled_cases(
     within = within or contract
     walked = [s for s in (*cell_structures(within), *shape_structures(within)) if math.prod(s.shape) < 2000]
     chosen = rng.permutation(len(walked))[:POOL].tolist()
-    made = (build(contract, walked[index], f"walk pool {index}") for index in chosen)
-    pool = [call for call in map(repair, made) if call is not None]
+
+    @cache
+    def usual(index: int) -> Call | None:
+        return repair(build(contract, walked[chosen[index]], f"walk pool {chosen[index]}"))
+
     for names, change, phase in (
         (breakable(contract), spoiled, "invalid"),
         (openable(contract), opened, "unspecified"),
     ):
         for name in names:
-            tried = (change(contract, pool[index], name, rng) for index in rng.permutation(len(pool)))
-            for call in _various([call for call in tried if call is not None])[:each]:
+            usable = filter(None, map(usual, rng.permutation(len(chosen)).tolist()))
+            tried = (change(contract, call, name, rng) for call in usable)
+            for call in _various(filter(None, tried), each):
                 yield Case(call, 0, phase)
 
 
-def _various(calls: list[Call]) -> list[Call]:
-    """Sort calls so that the first call of each way comes first."""
+def _various(calls: Iterable[Call], each: int) -> list[Call]:
+    """At most ``each`` calls. The first call of each way comes first.
+
+    The search ends when there are enough ways, or when `TRIED_EACH` calls show no further one.
+    """
     ways: set[tuple[object, ...]] = set()
     first: list[Call] = []
     others: list[Call] = []
-    for call in calls:
+    for call in islice(calls, TRIED_EACH):
         way = _way(call)
         (others if way in ways else first).append(call)
         ways.add(way)
-    return first + others
+        if len(first) == each:
+            break
+    return (first + others)[:each]
 
 
 def _way(call: Call) -> tuple[object, ...]:

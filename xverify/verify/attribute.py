@@ -223,7 +223,32 @@ def _answer(
     return tuple(reading for reading, own in pairs if np.array_equal(own, codes))
 
 
-@lru_cache(maxsize=64)
+def surviving(
+    contract: Contract, candidates: Sequence[Reading], results: Sequence[CheckedResult]
+) -> tuple[Reading, ...]:
+    """The readings that give every value of these results.
+
+    Args:
+        contract: the edition.
+        candidates: readings of one family.
+        results: results of calls of one cell.
+    """
+    if not candidates or not results:
+        return tuple(candidates)
+    parts = [lattice.taken(contract.operands(result.call), np.arange(result.got.size)) for result in results]
+    operands, wanted = _joined(parts), np.concatenate([result.got.codes.reshape(-1) for result in results])
+    return _surviving(tuple(candidates), operand_key(operands), canonical(wanted, operands.output_dtype).tobytes())
+
+
+@lru_cache(maxsize=2048)
+def _surviving(candidates: tuple[Reading, ...], key: OperandKey, wanted: bytes) -> tuple[Reading, ...]:
+    """The readings that give these codes. Cells of many editions and implementations share the answer."""
+    codes = np.frombuffer(wanted, code_dtype(key.out))
+    pairs = zip(candidates, evaluated(candidates, key.operands()), strict=True)
+    return tuple(reading for reading, own in pairs if np.array_equal(own, codes))
+
+
+@lru_cache(maxsize=512)
 def _range_table(key: OperandKey, places: bytes) -> NDArray[Any]:
     """The codes of every reading of the range lattice at the chosen positions, one row each."""
     operands = key.operands()
@@ -232,10 +257,11 @@ def _range_table(key: OperandKey, places: bytes) -> NDArray[Any]:
 
 
 def _joined(parts: Sequence[Operands]) -> Operands:
-    """Operands of one cell, concatenated."""
+    """Operands of one cell, concatenated. No reading depends on the mode, so cells of all modes share searches."""
     first = parts[0]
     codes = {role: np.concatenate([part.codes[role] for part in parts]) for role in first.codes}
-    return Operands(codes, first.dtypes, first.output_dtype, (sum(p.shape[0] for p in parts),), first.options)
+    options = {name: value for name, value in first.options.items() if name != "mode"}
+    return Operands(codes, first.dtypes, first.output_dtype, (sum(p.shape[0] for p in parts),), options)
 
 
 def spread_out(wrong: NDArray[np.bool_]) -> NDArray[np.int64]:

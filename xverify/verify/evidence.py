@@ -104,7 +104,11 @@ class Evidence:
 
     def _follow(self, judged: Judged, seen: CheckedResult, is_judged: bool, explained: bool) -> None:
         if self.others is None:
-            if explained and judged.places is None and (judged.call.around or seen.got.size > KEPT_VALUES):
+            if (
+                explained
+                and judged.places is None
+                and (not self.probes or judged.call.around or seen.got.size > KEPT_VALUES)
+            ):
                 return  # this search would be its own; a search on the lap's calls is shared by cells of equal types
             self.probes.append((judged, seen))
             if judged.more and len(self.probes) < KEPT_PROBES:
@@ -137,8 +141,11 @@ class Evidence:
         admitted = {reading.simplified(operands) for reading in contract.readings(judged.call)}
         self.others = tuple(reading for reading in readings if reading.simplified(operands) not in admitted)
         # The search used some values only. Compare the others too.
+        small = [result for _, result in self.probes if result.got.size <= KEPT_VALUES]
+        self.others = attribute.surviving(contract, self.others, small)
         for probe, result in self.probes:
-            self.others = _surviving(self.others, probe, result)
+            if result.got.size > KEPT_VALUES:
+                self.others = _surviving(self.others, probe, result)
             self.held += result.got.size
             self.wrong_held += int(result.wrong.sum())
         if not self.others and is_judged and any(result.wrong.any() for _, result in self.probes):

@@ -7,14 +7,13 @@ point many times, and a reading's result depends on the triple only.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from xverify.arithmetic.operand_key import evaluate_cached
 from xverify.arithmetic.reading import Codes, Operands, Reading
 from xverify.core.bits import canonical, kinds
 from xverify.core.call import BITS, code_dtype
@@ -54,6 +53,18 @@ class Table:
             start += some.size
         return spread.reshape(self.codes.shape)
 
+    def spread_each(self, results: Sequence[Codes]) -> list[Codes]:
+        """Map each of these results. Results that are equal on the call share one array."""
+        met = self.met()
+        spread: dict[bytes, Codes] = {}
+        shared: list[Codes] = []
+        for codes in results:
+            bits = codes[met].tobytes()
+            if bits not in spread:
+                spread[bits] = self.spread(codes)
+            shared.append(spread[bits])
+        return shared
+
     def _triples(self) -> Iterator[NDArray[np.integer]]:
         """Yield the triples' numbers in C order, in blocks. Each block is valid until the next is drawn."""
         if self.first.size == 1:  # then the codes are the triples' numbers
@@ -75,12 +86,15 @@ class Table:
 
 def by_code(operands: Operands) -> Table | None:
     """The table of a call; None if it has too many triples for its values."""
-    role = "x" if "x" in operands.codes else "input"
-    x, bits = operands.codes[role], BITS[operands.dtypes[role]]
+    role = "x" if "x" in operands.dtypes else "input"
+    bits = BITS[operands.dtypes[role]]
+    if bits > 8 or math.prod(operands.shape) < WORTH << bits:
+        return None
+    x = operands.codes[role]
     parameters = {name: codes for name, codes in operands.codes.items() if name != role}
     shape = np.broadcast_shapes(*(codes.shape for codes in parameters.values()))
     sets = math.prod(shape)
-    if bits > 8 or x.shape != operands.shape or x.size < WORTH * (max(1, sets) << bits):
+    if x.shape != operands.shape or x.size < WORTH * (max(1, sets) << bits):
         return None
     if bits < 8 and int(x.max()) >> bits:
         return None  # the table has no entries for codes with unused bits set
@@ -95,7 +109,7 @@ def in_blocks(reading: Reading, operands: Operands) -> tuple[Codes, NDArray[np.b
     large = [role for role, codes in operands.codes.items() if codes.size > 1]
     dtype, size = operands.output_dtype, math.prod(operands.shape)
     if size <= 2 * BLOCK:
-        codes, small = _told_apart(np.asarray(evaluate_cached(reading, operands)), dtype)
+        codes, small = _told_apart(np.asarray(reading.evaluate(operands)), dtype)
         return codes, np.zeros(codes.shape, np.bool_) if small is None else small
     wide = [np.broadcast_to(operands.codes[role], operands.shape) for role in large]
     every = np.nditer(wide, ["external_loop", "buffered"], [["readonly"]] * len(large), order="C", buffersize=BLOCK)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from xverify.arithmetic import range_lattice
 from xverify.arithmetic.linear_operands import on_grid
+from xverify.arithmetic.operand_key import MOST_CACHED, OperandKey, operand_key
 from xverify.arithmetic.reading import Codes, Operands, Reading
 from xverify.arithmetic.readings import Stepwise
 from xverify.contracts.model import Contract, FixedResult
@@ -77,14 +79,34 @@ def legal_set(contract: Contract, call: Call) -> Legal:
         raise BrokenEnvironmentError("this process flushes subnormal numbers to zero: its results cannot be trusted")
     if contract.fixed_result is not None:
         return _as_given(contract.fixed_result(call))
-    whole = contract.operands(call)
-    operands, readings = on_grid(whole), contract.readings(call)
+    operands, readings = contract.operands(call), contract.readings(call)
+    if math.prod(operands.shape) > MOST_CACHED:
+        return _by_readings(readings, contract.denormals, operands)
+    return _cached(readings, contract.denormals, operand_key(operands))
+
+
+@lru_cache(maxsize=2048)
+def _cached(readings: tuple[Reading, ...], denormals: str, key: OperandKey) -> Legal:
+    """The legal set of operands. Calls of many editions share it, so its arrays are read-only."""
+    legal = _by_readings(readings, denormals, key.operands())
+    for codes in (*legal.distinct, legal.subnormal, *legal.flushed_steps, *legal.flushed_inputs):
+        codes.flags.writeable = False
+    return legal
+
+
+def _by_readings(readings: tuple[Reading, ...], denormals: str, whole: Operands) -> Legal:
+    """The legal set of operands by these readings.
+
+    Args:
+        denormals: The treatment of subnormal numbers that is accepted, as in `Contract.denormals`.
+    """
+    operands = on_grid(whole)
     table = by_code(operands)
     triples = operands if table is None else table.operands
     results, index = _evaluated(readings, triples)
-    zeroed = subnormals_as_zero(triples) if contract.denormals == "flush-inputs" else None
+    zeroed = subnormals_as_zero(triples) if denormals == "flush-inputs" else None
     others = [] if zeroed is None else _evaluated(readings, zeroed)[0]
-    may_flush = contract.denormals != "keep"
+    may_flush = denormals != "keep"
     steps = _flushed_steps(readings, triples) if may_flush else []
     if zeroed is not None:
         others += _flushed_steps(readings, zeroed)

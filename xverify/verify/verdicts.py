@@ -25,6 +25,7 @@ from xverify.verify.compare import Comparison, compare
 from xverify.verify.details import detail_of, graph_detail, partly, types_detail
 from xverify.verify.findings import Discrepancy, Key
 from xverify.verify.graph_values import graph_legal
+from xverify.verify.large import by_code
 from xverify.verify.legal import Legal, legal_set, official_set
 
 NOTES: Mapping[str, tuple[Verdict, str]] = {
@@ -71,7 +72,11 @@ class Judged:
         missing = [reading for reading in readings if reading not in self.codes_by_reading]
         if missing:
             operands = self.contract.operands(self.call)
-            self.codes_by_reading.update(zip(missing, evaluated(missing, operands), strict=True))
+            table = by_code(operands)
+            codes = (
+                evaluated(missing, operands) if table is None else table.spread_each(evaluated(missing, table.operands))
+            )
+            self.codes_by_reading.update(zip(missing, codes, strict=True))
         return [self.codes_by_reading[reading] for reading in readings]
 
 
