@@ -49,9 +49,8 @@ import numpy as np
 '''
 
 _TARGET_HEAD = """
-The file of a kernel, or the library of an execution provider, is this script's argument. Without one, it is looked for in
-the current directory and beside this script. A module is looked for in the directory that is the argument, in the current
-one, and where Python looks.
+The file of a kernel or provider is this script's argument, or else is looked for in the current directory and beside this
+script; a module is looked for in the directory that is the argument, the current one, and where Python looks.
 """
 
 _TEXTS_HEAD = '''#!/usr/bin/env python3
