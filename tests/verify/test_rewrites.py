@@ -77,3 +77,21 @@ def test_a_graph_follows_from_the_wrong_result_of_its_operator() -> None:
     shape = surround(made).shape
     assert follows(EDITION, made, Tensor("float32", got.codes.reshape(shape)), wrong)
     assert not follows(EDITION, made, result(made), wrong)
+
+
+def test_a_quantization_that_truncates_is_named() -> None:
+    made = call("y>quantize:3")
+    quotients = (made.tensors["x"].codes.astype(np.float64) - 100) * 0.5 / 1.5
+    got = Tensor("uint8", np.clip(np.trunc(quotients) + 100, 0, 255).astype(np.uint8))
+    rewrite = explain(EDITION, made, got)
+    assert rewrite is not None
+    assert rewrite.words == "truncates in QuantizeLinear"
+
+
+def test_an_added_pair_is_named() -> None:
+    made = call("y>neg:0")
+    numbers = np.clip((made.tensors["x"].codes.astype(np.float32) - 100) * np.float32(0.5) / np.float32(0.5), 0, 255)
+    got = Tensor("float32", np.asarray(-(numbers * np.float32(0.5))).astype(np.float32).view(np.uint32))
+    rewrite = explain(EDITION, made, got)
+    assert rewrite is not None
+    assert rewrite.words == "quantizes a result again to uint8"

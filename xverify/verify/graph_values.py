@@ -74,13 +74,20 @@ def graph_legal(contract: Contract, graph: Graph) -> Legal:
     )  # fmt: skip
 
 
-def evaluate(contract: Contract, graph: Graph, result: Values | None = None) -> dict[str, Values]:
+Quantizing = Callable[[Contract, Call, Node, list["Values"]], "Values"]
+"""A function of an edition, the lone call, a QuantizeLinear and its inputs."""
+
+
+def evaluate(
+    contract: Contract, graph: Graph, result: Values | None = None, quantizing: Quantizing | None = None
+) -> dict[str, Values]:
     """The legal codes of every tensor that the graph makes of the call's result, by name.
 
     Args:
         contract: The edition.
         graph: The graph.
         result: The codes of the call's result, if they are not its legal set.
+        quantizing: Another meaning of QuantizeLinear than its text's.
     """
     lone = graph.lone
     assert lone is not None
@@ -91,18 +98,23 @@ def evaluate(contract: Contract, graph: Graph, result: Values | None = None) -> 
     if result is not None:
         results[RESULT], nodes = result, nodes[1:]
     for node in nodes:
-        results[node.output] = _evaluated(contract, lone, node, results, tensors)
+        results[node.output] = _evaluated(contract, lone, node, results, tensors, quantizing or _quantized)
     return results
 
 
 def _evaluated(
-    contract: Contract, call: Call, node: Node, results: Mapping[str, Values], tensors: Mapping[str, Tensor]
+    contract: Contract,
+    call: Call,
+    node: Node,
+    results: Mapping[str, Values],
+    tensors: Mapping[str, Tensor],
+    quantizing: Quantizing,
 ) -> Values:
     if node.operator == DEQUANTIZE:
         return _dequantized(contract, call, node, results, tensors)
     inputs = [results[name] if name in results else _fixed(tensors[name]) for name in node.inputs if name]
     if node.operator == QUANTIZE:
-        return _quantized(contract, call, node, inputs)
+        return quantizing(contract, call, node, inputs)
     if node.operator == "Clip":
         return _clip(node, inputs)
     if node.operator in _OPERATORS:

@@ -2,25 +2,27 @@
 
 An optimiser replaces nodes of a graph by others. If a call among neighbours that change values gives a wrong result, some rewrite
 that does not keep the values may give exactly that result. The search tries the mistakes that rewrites make: a run of nodes is
-left out, a node takes the parameters of another one, a maximum is taken of codes instead of values, an axis is another one, or a
-result is not rounded to its type.
+left out, a pair that quantizes is added, a node takes the parameters of another one, a maximum is taken of codes instead of
+values, an axis is another one, a result is not rounded to its type, or QuantizeLinear rounds in another way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from xverify.arithmetic.readings import EXACT, FLOAT32
 from xverify.contracts.model import Contract
 from xverify.core.bits import canonical
 from xverify.core.call import Call, Outcome, Tensor
 from xverify.core.dtypes import FLOATS as FLOAT_FORMATS
-from xverify.core.dtypes import values
+from xverify.core.dtypes import INTEGERS, encode, integer_range, values
 from xverify.core.moves import Node
 from xverify.core.neighbours import CHANGES, DEQUANTIZE, FLOATS, QUANTIZE
 from xverify.core.rounding import cast
@@ -56,6 +58,8 @@ class _Candidate:
     """The values with which the graph begins: a key of `_STARTS`."""
     run: tuple[Node, ...] = ()
     """Nodes that act on the codes of x."""
+    rounding: str = ""
+    """The way in which QuantizeLinear rounds: a key of `_ROUNDINGS`; "" for that of its text."""
 
 
 def is_rewrite(name: str) -> bool:
@@ -140,6 +144,12 @@ def _candidates(graph: Graph) -> Iterator[_Candidate]:
     yield from _pooled_codes(graph, path)
     yield from _with_parameters_of_another(graph, path)
     yield from _on_another_axis(graph, path)
+    yield from _with_pair_added(graph, path)
+    if any(node.operator == QUANTIZE for node in path):
+        for way in _ROUNDINGS:
+            yield _Candidate(
+                _rewrite(f"quantize-{way.replace(' ', '-')}", f"{way} in QuantizeLinear"), graph, rounding=way
+            )
     if graph.lone is not None and _result_dtype(graph) in ("float16", "bfloat16"):
         yield _Candidate(
             _rewrite("unrounded", "does not round the result to its type before it goes on"), graph, "wide"
@@ -267,6 +277,30 @@ def _on_another_axis(graph: Graph, path: Sequence[Node]) -> Iterator[_Candidate]
             yield _Candidate(_rewrite(f"another-axis:{node.operator}", words), made)
 
 
+def _with_pair_added(graph: Graph, path: Sequence[Node]) -> Iterator[_Candidate]:
+    """The graph with another QuantizeLinear and DequantizeLinear, which take the call's own parameters."""
+    own = _own(graph)
+    x = _lone(graph).data.dtype
+    for name, after in ((node.output, node) for node in (own, *path) if node.operator != QUANTIZE):
+        for parameters, to in ((own.inputs[1:], ""), (own.inputs[1:2], "uint8")):
+            if not to and (len(parameters) < 2 or not x.startswith(("int", "uint"))):
+                continue
+            kept = {key: value for key, value in own.attributes.items() if key in ("axis", "block_size")}
+            pair = (
+                Node(QUANTIZE, (name, *parameters), "added_q", kept, True),
+                Node(DEQUANTIZE, ("added_q", *parameters), "added", dict(own.attributes), True),
+            )
+            nodes: list[Node] = []
+            for node in graph.nodes:
+                nodes.append(node if node is after else _reading(node, name, "added"))
+                nodes += pair if node is after else ()
+            output = "added" if graph.output == name else graph.output
+            words = f"quantizes a result again{f' to {to}' if to else ''}"
+            yield _Candidate(
+                _rewrite(f"quantizes-again:{to or 'own'}", words), replace(graph, nodes=tuple(nodes), output=output)
+            )
+
+
 def _is_typed(graph: Graph) -> bool:
     """True if every operator gets floats or codes as it needs."""
     are_codes = {RESULT: False}
@@ -291,7 +325,8 @@ def _explains(contract: Contract, candidate: _Candidate, got: Tensor) -> bool:
     try:
         start = _STARTS[candidate.start](contract, candidate)
         graph = _in_float32(candidate.graph) if candidate.start == "wide" else candidate.graph
-        made = evaluate(contract, graph, start).get(graph.output)
+        quantizing = partial(_quantized, _ROUNDINGS[candidate.rounding]) if candidate.rounding else None
+        made = evaluate(contract, graph, start, quantizing).get(graph.output)
     except (ValueError, IndexError, KeyError, AssertionError):
         return False  # the mistake is impossible with these shapes and types
     if made is not None and candidate.start == "wide" and made.dtype == "float32" != got.dtype in FLOATS:
@@ -305,6 +340,48 @@ def _gives(made: Values | None, got: Tensor) -> bool:
         return False
     codes = canonical(got.codes, got.dtype) if got.dtype in FLOAT_FORMATS else got.codes
     return bool(((made.codes == codes).any(0) | made.open).all())
+
+
+def _half_away(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.copysign(np.floor(np.abs(numbers) + 0.5), numbers)
+
+
+_ROUNDINGS: Mapping[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
+    "truncates": np.trunc,
+    "rounds down": np.floor,
+    "rounds half away from zero": _half_away,
+    "wraps around": np.rint,
+}
+"""Ways of QuantizeLinear to round a quotient that its text does not admit. The last one does not saturate."""
+
+
+def _quantized(
+    rounding: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    contract: Contract,
+    call: Call,
+    node: Node,
+    inputs: list[Values],
+) -> Values:
+    """Integer codes that another way to round gives, with a quotient in float32 or in the type of the operand.
+
+    Raises:
+        ValueError: The codes are floats, or the parameters are not per tensor.
+    """
+    x, scale = inputs[0], inputs[1]
+    dtype = inputs[2].dtype if len(inputs) > 2 else str(node.attributes.get("output_dtype", "uint8"))
+    if dtype not in INTEGERS or scale.codes.size != 1:
+        raise ValueError("only integers per tensor")
+    lowest, highest = integer_range(dtype)
+    offset = inputs[2].numbers.reshape(-1)[0] if len(inputs) > 2 else 0.0
+    pieces = []
+    with np.errstate(all="ignore"):
+        exact = np.asarray(x.numbers / scale.numbers.reshape(-1)[0])
+        for quotient in (exact, values(x.dtype, np.asarray(cast(exact, x.dtype)))):
+            numbers = rounding(quotient.reshape(x.codes.shape)) + offset
+            kept = np.nan_to_num(numbers) if rounding is np.rint else np.clip(np.nan_to_num(numbers), lowest, highest)
+            span = highest - lowest + 1
+            pieces.append(encode(dtype, (np.mod(kept - lowest, span) + lowest).astype(np.int64)))
+    return united(dtype, np.concatenate(pieces), x.open | ~np.isfinite(exact).all(0))
 
 
 def _codes_of_x(contract: Contract, candidate: _Candidate) -> Values:
