@@ -10,7 +10,7 @@ import numpy as np
 
 from xverify.contracts.model import Contract
 from xverify.core.call import Outcome
-from xverify.engine.conclude_graphs import blame_graphs, record_graphs
+from xverify.engine.conclude_graphs import blame_graphs, by_rewrite, record_graphs
 from xverify.engine.departing import settle_departures
 from xverify.engine.open_calls import conclude_open_calls
 from xverify.engine.record import record
@@ -56,7 +56,8 @@ def conclude(state: RunState) -> None:
 def _violations(state: RunState) -> None:
     wrong: SamplesOf = defaultdict(list)
     pieces: dict[tuple[Key, Standing], Recipe | None] = {}
-    for subject, _, tally, discrepancy, judged, outcome in state.tally.violations():
+    for subject, _, tally, from_recipe, judged, outcome in state.tally.violations():
+        discrepancy = by_rewrite(subject, from_recipe, judged, outcome)
         equal = tuple(reading.name for reading in tally.evidence.others or ())
         counted = _counted(discrepancy, _explained(tally), tally.wrong)
         whole = replace(counted, max_ulp=tally.max_ulp, equal=equal)

@@ -10,7 +10,7 @@ from xverify.core.verdict import Verdict
 from xverify.engine.record import record
 from xverify.engine.state import RunState
 from xverify.verify import verdicts
-from xverify.verify.findings import Subject
+from xverify.verify.findings import Discrepancy, Subject
 from xverify.verify.rewrites import Rewrite, explain, follows, violates_in_graph, without_changes
 from xverify.verify.verdicts import Judged
 
@@ -70,6 +70,17 @@ def record_graphs(state: RunState, faults: list[GraphFault]) -> None:
         discrepancy = violates_in_graph(fault.judged, fault.subject.name, got, comparison, name)
         if discrepancy is not None:
             record(state, discrepancy, fault.subject, fault.judged, fault.outcome)
+
+
+def by_rewrite(subject: Subject, discrepancy: Discrepancy, judged: Judged, outcome: Outcome) -> Discrepancy:
+    """The discrepancy of a graph that moves data, by the rewrite that explains it if no recipe does."""
+    got = outcome.tensor
+    if discrepancy.attribution is not None or not judged.call.around or got is None:
+        return discrepancy
+    rewrite, comparison = explain(judged.contract, judged.call, got), verdicts.compared(judged, outcome)
+    if rewrite is None or comparison is None:
+        return discrepancy
+    return violates_in_graph(judged, subject.name, got, comparison, rewrite.name) or discrepancy
 
 
 def _join(state: RunState, fault: GraphFault, lone: Cell) -> None:

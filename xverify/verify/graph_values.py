@@ -255,6 +255,11 @@ def _neg(node: Node, x: Values) -> Values:
     return united(x.dtype, x.codes ^ _sign_bit(x.dtype, x.codes), x.open)
 
 
+def _add_zero(node: Node, x: Values) -> Values:
+    zero = (x.codes & ~_sign_bit(x.dtype, x.codes)) == 0
+    return united(x.dtype, np.where(zero, x.codes.dtype.type(0), x.codes), x.open)
+
+
 def _abs(node: Node, x: Values) -> Values:
     return united(x.dtype, x.codes & ~_sign_bit(x.dtype, x.codes), x.open)
 
@@ -353,6 +358,7 @@ _OPERATORS: Mapping[str, Callable[..., Values]] = {
     "Relu": _relu,
     "Neg": _neg,
     "Abs": _abs,
+    "Add": _add_zero,
     "Max": lambda node, a, b: _chosen(a, b, largest=True),
     "Min": lambda node, a, b: _chosen(a, b, largest=False),
     "Where": _where,

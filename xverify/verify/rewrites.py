@@ -85,7 +85,7 @@ def follows(contract: Contract, call: Call, got: Tensor, lone: Tensor) -> bool:
     ends = [(missing // 2, missing - missing // 2) for missing in np.subtract(graph.lone.data.shape, lone.shape)]
     codes = np.pad(lone.codes, ends, mode="edge") if any(map(any, ends)) else lone.codes
     own = Values(lone.dtype, canonical(codes, lone.dtype)[np.newaxis], np.zeros(codes.shape, np.bool_))
-    return _gives(evaluate(contract, graph, own).get(graph.output), got)
+    return _gives(evaluate(contract, graph, own).get(graph.output), got, graph)
 
 
 def explain(contract: Contract, call: Call, got: Tensor) -> Rewrite | None:
@@ -145,6 +145,7 @@ def _candidates(graph: Graph) -> Iterator[_Candidate]:
     yield from _with_parameters_of_another(graph, path)
     yield from _on_another_axis(graph, path)
     yield from _with_pair_added(graph, path)
+    yield from _without_sign_of_zero(graph, path)
     if any(node.operator == QUANTIZE for node in path):
         for way in _ROUNDINGS:
             yield _Candidate(
@@ -301,6 +302,25 @@ def _with_pair_added(graph: Graph, path: Sequence[Node]) -> Iterator[_Candidate]
             )
 
 
+def _without_sign_of_zero(graph: Graph, path: Sequence[Node]) -> Iterator[_Candidate]:
+    """The graph with +0 for each zero of one operator, as if it added 0."""
+    for node in path:
+        if node.operator in _ON_FLOATS and node.operator != QUANTIZE:
+            name = f"{node.output}_signed"
+            nodes: list[Node] = []
+            for each in graph.nodes:
+                if each is node:
+                    nodes += [replace(node, output=name), Node(_ADD_ZERO, (name,), node.output)]
+                else:
+                    nodes.append(each)
+            rewrite = _rewrite(f"zero-sign:{node.operator}", f"loses the sign of zero in {node.operator}")
+            yield _Candidate(rewrite, replace(graph, nodes=tuple(nodes)))
+
+
+_ADD_ZERO = "Add"
+"""An operator of `_without_sign_of_zero` alone."""
+
+
 def _is_typed(graph: Graph) -> bool:
     """True if every operator gets floats or codes as it needs."""
     are_codes = {RESULT: False}
@@ -331,15 +351,21 @@ def _explains(contract: Contract, candidate: _Candidate, got: Tensor) -> bool:
         return False  # the mistake is impossible with these shapes and types
     if made is not None and candidate.start == "wide" and made.dtype == "float32" != got.dtype in FLOATS:
         made = united(got.dtype, np.asarray(cast(made.numbers, got.dtype)).reshape(made.codes.shape), made.open)
-    return _gives(made, got)
+    return _gives(made, got, candidate.graph)
 
 
-def _gives(made: Values | None, got: Tensor) -> bool:
-    """True if each value is legal or open, and at least one is not open."""
-    if made is None or made.dtype != got.dtype or made.open.shape != got.shape or made.open.all():
+def _gives(made: Values | None, got: Tensor, graph: Graph) -> bool:
+    """True if each value is legal or open, and at least one is not open.
+
+    The result of a graph that only moves data was moved back to that of the lone call.
+    """
+    if made is None or made.dtype != got.dtype or made.open.shape != graph.shape or made.open.all():
         return False
-    codes = canonical(got.codes, got.dtype) if got.dtype in FLOAT_FORMATS else got.codes
-    return bool(((made.codes == codes).any(0) | made.open).all())
+    legal, is_open = made.codes.reshape(len(made.codes), -1), made.open.reshape(-1)
+    if not graph.changes_values:
+        legal, is_open = legal[:, graph.places], is_open[graph.places]
+    codes = (canonical(got.codes, got.dtype) if got.dtype in FLOAT_FORMATS else got.codes).reshape(-1)
+    return codes.size == is_open.size and bool(((legal == codes).any(0) | is_open).all())
 
 
 def _half_away(numbers: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -119,11 +119,12 @@ def _discrepancies(
     comparison = verdicts.compared(judged, outcome)
     if comparison is not None:
         discrepancies.append(verdicts.flushed(judged, label, outcome, comparison))
-        if verdict == Verdict.VIOLATION and judged.legal is not None and judged.legal.in_graph:
+        in_graph = judged.legal is not None and judged.legal.in_graph
+        if verdict == Verdict.VIOLATION and (in_graph or any(map(is_rewrite, finding.readings))):
             rewrite = finding.readings[0] if finding.readings else None
             assert outcome.tensor is not None
             discrepancies.append(violates_in_graph(judged, label, outcome.tensor, comparison, rewrite))
-        elif verdict == Verdict.VIOLATION and not any(map(is_rewrite, finding.readings)):
+        elif verdict == Verdict.VIOLATION:
             recipes = [named(judged.contract, name) for name in finding.readings]
             elsewhere = judged.contract.readings(judged.call)[0] if len(recipes) > 1 else None
             recipe = recipes[0] if recipes else None
