@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from xverify import contracts
+from xverify.contracts import documents
 from xverify.core.errors import DamagedFileError, UsageError
 from xverify.engine import select
 from xverify.oracles import all_oracles
@@ -69,3 +70,11 @@ def test_a_default_sweep_asks_no_documents_of_other_releases() -> None:
         f"onednn/DynamicDequantize-1@{name}" for name in ("multiply", "divide")
     }
     assert select.without_other_releases(all_oracles()["onnxruntime"]) == all_oracles()["onnxruntime"]
+
+
+def test_a_framework_gets_the_newest_edition_that_onnxruntime_has_and_a_kernel_the_newest():
+    oracles = all_oracles()
+    theirs = {f"ai.onnx/DequantizeLinear-{v}" for v in documents.versions(documents.schemas("onnxruntime"), "")}
+    for kernel in (None, oracles["xverify-numpy"]):
+        assert select.edition_by_default(kernel) == contracts.newest()
+    assert select.edition_by_default(oracles["onnxruntime"]) == [i for i in contracts.ids() if i in theirs][-1]
