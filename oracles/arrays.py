@@ -102,7 +102,10 @@ def shares_memory(result: Any, others: Iterable[Array]) -> bool:
 
 
 def pack(codes: Array, bits: int) -> Array:
-    """Codes of ``bits`` (8, 6, 4 or 2) bits as packed bytes in C order, low bits first. Four codes of 6 bits fill 3 bytes."""
+    """Codes of ``bits`` (8, 6, 4 or 2) bits as packed bytes in C order, low bits first.
+
+    Four codes of 6 bits fill 3 bytes.
+    """
     flat = np.asarray(codes, order="C").reshape(-1)
     if bits == 8:
         return flat
@@ -110,7 +113,7 @@ def pack(codes: Array, bits: int) -> Array:
     word = np.dtype(np.uint8 if bits * in_group == 8 else "<u4")
     padded = np.zeros(-(-flat.size // in_group) * in_group, word)
     padded[: flat.size] = flat
-    shifts = np.arange(in_group, dtype=word) * word.type(bits)
+    shifts = np.arange(0, bits * in_group, bits).astype(word)
     words = np.bitwise_or.reduce(padded.reshape(-1, in_group) << shifts, axis=1).astype(word)
     of_group = words.view(np.uint8).reshape(-1, word.itemsize)[:, : bits * in_group // 8]
     return of_group.reshape(-1)[: -(-flat.size * bits // 8)]

@@ -1,4 +1,4 @@
-"""Codes of types of fewer than 8 bits as models store them, and the option ``packed`` of the in-house kernels."""
+"""Codes of fewer than 8 bits as models store them, and the option ``packed`` of the in-house kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Codes of six, four and two bits packed into bytes: the same bits as unpacked codes, from every backend."""
+"""Codes of fewer than 8 bits, packed into bytes: the same bits as unpacked codes, from every backend."""
 
 from __future__ import annotations
 

@@ -34,7 +34,16 @@ SIGNATURES = [
     if BITS[x] <= 16
     for zero_point, scale, out in product((x, ""), SCALES, OUTPUTS)
 ]
-SAMPLE = [SIGNATURES[place] for place in np.random.default_rng(1).permutation(len(SIGNATURES))[:60].tolist()]
+
+
+def drawn(signatures: list[Types], count: int) -> list[Types]:
+    return [signatures[place] for place in np.random.default_rng(1).permutation(len(signatures))[:count].tolist()]
+
+
+SAMPLE = [
+    *drawn([types for types in SIGNATURES if BITS[types.x] != 6], 60),
+    *drawn([types for types in SIGNATURES if BITS[types.x] == 6], 4),
+]
 
 
 def chosen_signatures() -> list[Types]:

@@ -281,7 +281,7 @@ def _difference_bits(subtraction: str, types: Types) -> int:
 
 @cache
 def _small_difference_bits(x: str, zero_point: str) -> int:
-    """Largest number of significant bits of a difference of two small floats, from all pairs of their values."""
+    """Largest number of significant bits of a difference of two small floats, over all pairs."""
     unit = 2.0 ** min(UNIT_EXPONENT[x], UNIT_EXPONENT[zero_point])
     numbers = [np.unique(values(dtype, np.arange(1 << BITS[dtype], dtype=np.uint8))) for dtype in (x, zero_point)]
     left, right = (listed[np.isfinite(listed)] / unit for listed in numbers)

@@ -116,8 +116,9 @@ def packed_plan(
     unpacked, extents = _packed_dtype(dtype), _extents(shape)
     bits = WIDTHS[unpacked.name]
     _require_bytes("x", x_dtype, x_shape, prod(extents), bits)
-    has_packed_zero_points = zero_point_dtype == BYTE
-    if has_packed_zero_points:
+    has_packed_zero_points = False
+    if zero_point_dtype == BYTE:
+        has_packed_zero_points = True
         _require_bytes("zero_point", zero_point_dtype, zero_point_shape, prod(scale_shape), bits)
         zero_point_dtype, zero_point_shape = unpacked, scale_shape
     in_byte = 1 if 8 % bits else 8 // bits  # Compiled loops take codes across bytes one a byte.

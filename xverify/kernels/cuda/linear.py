@@ -85,7 +85,9 @@ def dequantize_packed(
     stream: Any = None,
     scale_dtype: DTypeLike | None = None,
 ) -> Any:
-    """`dequantize_linear` of packed codes of fewer than 8 bits: in C order, the first of a byte in its lowest bits.
+    """`dequantize_linear` of packed codes of fewer than 8 bits.
+
+    The codes are in C order, the first of a byte in its lowest bits. Four codes of 6 bits fill 3 bytes.
 
     Args:
         x: a uint8 array of ceil(elements * bits / 8) bytes. Unused bits of the last byte are ignored.
