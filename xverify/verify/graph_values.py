@@ -39,6 +39,9 @@ Codes = NDArray[Any]
 RESULT = "y"
 """The name of the result of the call's own operator."""
 
+FREE_ZEROS = "sign of zero"
+"""An operator that only `xverify.verify.rewrites` uses: each zero may have any sign."""
+
 
 @dataclass(frozen=True, eq=False)
 class Values:
@@ -255,11 +258,6 @@ def _neg(node: Node, x: Values) -> Values:
     return united(x.dtype, x.codes ^ _sign_bit(x.dtype, x.codes), x.open)
 
 
-def _add_zero(node: Node, x: Values) -> Values:
-    zero = (x.codes & ~_sign_bit(x.dtype, x.codes)) == 0
-    return united(x.dtype, np.where(zero, x.codes.dtype.type(0), x.codes), x.open)
-
-
 def _abs(node: Node, x: Values) -> Values:
     return united(x.dtype, x.codes & ~_sign_bit(x.dtype, x.codes), x.open)
 
@@ -358,7 +356,7 @@ _OPERATORS: Mapping[str, Callable[..., Values]] = {
     "Relu": _relu,
     "Neg": _neg,
     "Abs": _abs,
-    "Add": _add_zero,
+    FREE_ZEROS: lambda node, x: _with_free_zeros(x.dtype, x.codes, x.open),
     "Max": lambda node, a, b: _chosen(a, b, largest=True),
     "Min": lambda node, a, b: _chosen(a, b, largest=False),
     "Where": _where,

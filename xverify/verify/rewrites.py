@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from xverify.arithmetic.readings import EXACT, FLOAT32
 from xverify.contracts.model import Contract
 from xverify.core.bits import canonical
-from xverify.core.call import Call, Outcome, Tensor
+from xverify.core.call import Call, Outcome, Tensor, code_dtype
 from xverify.core.dtypes import FLOATS as FLOAT_FORMATS
 from xverify.core.dtypes import INTEGERS, encode, integer_range, values
 from xverify.core.moves import Node
@@ -30,7 +30,7 @@ from xverify.core.surroundings import Graph, surround
 from xverify.verify.attribute import Attribution
 from xverify.verify.compare import Comparison
 from xverify.verify.findings import Discrepancy
-from xverify.verify.graph_values import RESULT, Values, evaluate, united
+from xverify.verify.graph_values import FREE_ZEROS, RESULT, Values, evaluate, united
 from xverify.verify.verdicts import Judged, violates
 
 _PREFIX = "graph:"
@@ -177,15 +177,17 @@ def _rewrite(name: str, words: str) -> Rewrite:
 
 def _path(graph: Graph) -> list[Node]:
     """The nodes from the call's result to the graph's, without the call's own."""
-    by_output = {node.output: node for node in graph.nodes}
+    by_output: dict[str, Node] = {}
+    for node in graph.nodes:
+        if any(name == RESULT or name in by_output for name in node.inputs):
+            by_output[node.output] = node
     path: list[Node] = []
     name = graph.output
     while name != RESULT:
-        node = by_output.get(name)
-        if node is None:
+        if name not in by_output:
             return []  # the observed output is that of a second operator
-        path.insert(0, node)
-        name = next((each for each in node.inputs if each == RESULT or each in by_output), "")
+        path.insert(0, by_output[name])
+        name = next(each for each in path[0].inputs if each == RESULT or each in by_output)
     return path
 
 
@@ -213,8 +215,8 @@ def _left_out(graph: Graph, path: Sequence[Node]) -> Iterator[_Candidate]:
 
 def _without(graph: Graph, run: Sequence[Node]) -> tuple[Graph, list[str]]:
     """The graph without a run of nodes, and their operators."""
-    outputs = {node.output for node in graph.nodes}
-    source = next(name for name in run[0].inputs if name in outputs)
+    before = {RESULT, *(node.output for node in _path(replace(graph, output=run[0].output))[:-1])}
+    source = next(name for name in run[0].inputs if name in before)
     kept = tuple(_reading(node, run[-1].output, source) for node in graph.nodes if node not in run)
     output = source if graph.output == run[-1].output else graph.output
     return replace(graph, nodes=kept, output=output), [node.operator for node in run]
@@ -263,6 +265,18 @@ def _with_parameters_of_another(graph: Graph, path: Sequence[Node]) -> Iterator[
                 words = f"takes the {which} of {place} operator for {node.operator}"
                 token = f"{which.replace(' ', '-')}-of-{place.split()[1]}:{node.operator}"
                 yield _Candidate(_rewrite(token, words), replace(graph, nodes=made))
+        if len(node.inputs) > 2:
+            typed = {**node.attributes, "output_dtype": _tensor_of(graph, node.inputs[2]).dtype}
+            bare = replace(
+                node, inputs=node.inputs[:2], attributes=typed if node.operator == QUANTIZE else node.attributes
+            )
+            made = tuple(bare if each is node else each for each in graph.nodes)
+            words = f"takes the zero point of {node.operator} as 0"
+            yield _Candidate(_rewrite(f"no-zero-point:{node.operator}", words), replace(graph, nodes=made))
+
+
+def _tensor_of(graph: Graph, name: str) -> Tensor:
+    return {**graph.inputs, **graph.constants, **_lone(graph).tensors}[name]
 
 
 def _on_another_axis(graph: Graph, path: Sequence[Node]) -> Iterator[_Candidate]:
@@ -280,13 +294,17 @@ def _on_another_axis(graph: Graph, path: Sequence[Node]) -> Iterator[_Candidate]
 
 def _with_pair_added(graph: Graph, path: Sequence[Node]) -> Iterator[_Candidate]:
     """The graph with another QuantizeLinear and DequantizeLinear, which take the call's own parameters."""
-    own = _own(graph)
-    x = _lone(graph).data.dtype
+    own, x = _own(graph), _lone(graph).data.dtype
+    kept = {key: value for key, value in own.attributes.items() if key in ("axis", "block_size")}
+    scale = _lone(graph).tensors.get("scale")
+    if scale is None:
+        return
+    zero = {"added_z": Tensor(x, np.zeros(scale.shape, code_dtype(x)))}
     for name, after in ((node.output, node) for node in (own, *path) if node.operator != QUANTIZE):
-        for parameters, to in ((own.inputs[1:], ""), (own.inputs[1:2], "uint8")):
-            if not to and (len(parameters) < 2 or not x.startswith(("int", "uint"))):
-                continue
-            kept = {key: value for key, value in own.attributes.items() if key in ("axis", "block_size")}
+        for to in ("", "uint8"):
+            parameters = own.inputs[1:] if len(own.inputs) > 2 else (own.inputs[1], "added_z")
+            if to:
+                parameters = own.inputs[1:2]
             pair = (
                 Node(QUANTIZE, (name, *parameters), "added_q", kept, True),
                 Node(DEQUANTIZE, ("added_q", *parameters), "added", dict(own.attributes), True),
@@ -296,29 +314,34 @@ def _with_pair_added(graph: Graph, path: Sequence[Node]) -> Iterator[_Candidate]
                 nodes.append(node if node is after else _reading(node, name, "added"))
                 nodes += pair if node is after else ()
             output = "added" if graph.output == name else graph.output
-            words = f"quantizes a result again{f' to {to}' if to else ''}"
-            yield _Candidate(
-                _rewrite(f"quantizes-again:{to or 'own'}", words), replace(graph, nodes=tuple(nodes), output=output)
-            )
+            made = replace(graph, nodes=tuple(nodes), output=output, constants={**graph.constants, **zero})
+            rewrite = _rewrite(f"quantizes-again:{to or 'own'}", f"quantizes a result again{f' to {to}' if to else ''}")
+            yield _Candidate(rewrite, made)
+            for way in _ROUNDINGS:
+                yield _Candidate(_otherwise(rewrite, way), made, rounding=way)
+
+
+def _otherwise(rewrite: Rewrite | None, way: str) -> Rewrite:
+    """The rewrite, if there is one, with a QuantizeLinear that rounds in another way."""
+    own = _rewrite(f"quantize-{way.replace(' ', '-')}", f"{way} in {QUANTIZE}")
+    if rewrite is None:
+        return own
+    return Rewrite(f"{rewrite.name}:{own.name.removeprefix(_PREFIX)}", f"{rewrite.words} and {own.words}")
 
 
 def _without_sign_of_zero(graph: Graph, path: Sequence[Node]) -> Iterator[_Candidate]:
-    """The graph with +0 for each zero of one operator, as if it added 0."""
+    """The graph with zeros of both signs for each zero of one operator."""
     for node in path:
         if node.operator in _ON_FLOATS and node.operator != QUANTIZE:
             name = f"{node.output}_signed"
             nodes: list[Node] = []
             for each in graph.nodes:
                 if each is node:
-                    nodes += [replace(node, output=name), Node(_ADD_ZERO, (name,), node.output)]
+                    nodes += [replace(node, output=name), Node(FREE_ZEROS, (name,), node.output)]
                 else:
                     nodes.append(each)
             rewrite = _rewrite(f"zero-sign:{node.operator}", f"loses the sign of zero in {node.operator}")
             yield _Candidate(rewrite, replace(graph, nodes=tuple(nodes)))
-
-
-_ADD_ZERO = "Add"
-"""An operator of `_without_sign_of_zero` alone."""
 
 
 def _is_typed(graph: Graph) -> bool:
@@ -345,7 +368,7 @@ def _explains(contract: Contract, candidate: _Candidate, got: Tensor) -> bool:
     try:
         start = _STARTS[candidate.start](contract, candidate)
         graph = _in_float32(candidate.graph) if candidate.start == "wide" else candidate.graph
-        quantizing = partial(_quantized, _ROUNDINGS[candidate.rounding]) if candidate.rounding else None
+        quantizing = partial(_quantized, candidate.rounding) if candidate.rounding else None
         made = evaluate(contract, graph, start, quantizing).get(graph.output)
     except (ValueError, IndexError, KeyError, AssertionError):
         return False  # the mistake is impossible with these shapes and types
@@ -372,17 +395,20 @@ def _half_away(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.copysign(np.floor(np.abs(numbers) + 0.5), numbers)
 
 
+_WRAPS, _LOWEST = "wraps around", "gives the lowest code for every infinity"
+
 _ROUNDINGS: Mapping[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
     "truncates": np.trunc,
     "rounds down": np.floor,
     "rounds half away from zero": _half_away,
-    "wraps around": np.rint,
+    _WRAPS: np.rint,
+    _LOWEST: np.rint,
 }
-"""Ways of QuantizeLinear to round a quotient that its text does not admit. The last one does not saturate."""
+"""Ways of QuantizeLinear to round a quotient that its text does not admit. `_WRAPS` does not saturate."""
 
 
 def _quantized(
-    rounding: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    way: str,
     contract: Contract,
     call: Call,
     node: Node,
@@ -403,11 +429,12 @@ def _quantized(
     with np.errstate(all="ignore"):
         exact = np.asarray(x.numbers / scale.numbers.reshape(-1)[0])
         for quotient in (exact, values(x.dtype, np.asarray(cast(exact, x.dtype)))):
-            numbers = rounding(quotient.reshape(x.codes.shape)) + offset
-            kept = np.nan_to_num(numbers) if rounding is np.rint else np.clip(np.nan_to_num(numbers), lowest, highest)
-            span = highest - lowest + 1
-            pieces.append(encode(dtype, (np.mod(kept - lowest, span) + lowest).astype(np.int64)))
-    return united(dtype, np.concatenate(pieces), x.open | ~np.isfinite(exact).all(0))
+            numbers = np.nan_to_num(_ROUNDINGS[way](quotient.reshape(x.codes.shape)) + offset)
+            kept = np.mod(numbers - lowest, highest - lowest + 1) + lowest if way == _WRAPS else numbers
+            kept = np.where(np.isinf(quotient), lowest, kept) if way == _LOWEST else kept
+            pieces.append(encode(dtype, np.clip(kept, lowest, highest).astype(np.int64)))
+    unclear = np.isnan(exact) if way == _LOWEST else ~np.isfinite(exact)
+    return united(dtype, np.concatenate(pieces), x.open | unclear.any(0))
 
 
 def _codes_of_x(contract: Contract, candidate: _Candidate) -> Values:
