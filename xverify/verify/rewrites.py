@@ -144,13 +144,13 @@ def _candidates(graph: Graph) -> Iterator[_Candidate]:
     yield from _pooled_codes(graph, path)
     yield from _with_parameters_of_another(graph, path)
     yield from _on_another_axis(graph, path)
-    yield from _with_pair_added(graph, path)
     yield from _without_sign_of_zero(graph, path)
     if any(node.operator == QUANTIZE for node in path):
         for way in _ROUNDINGS:
             yield _Candidate(
                 _rewrite(f"quantize-{way.replace(' ', '-')}", f"{way} in QuantizeLinear"), graph, rounding=way
             )
+    yield from _with_pair_added(graph, path)
     if graph.lone is not None and _result_dtype(graph) in ("float16", "bfloat16"):
         yield _Candidate(
             _rewrite("unrounded", "does not round the result to its type before it goes on"), graph, "wide"
