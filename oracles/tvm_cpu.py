@@ -37,8 +37,7 @@ ORACLES = (
         timing=Timing("#332288", "<", environment=(("TVM_NUM_THREADS", "{threads}"),)),
         releases=(
             ("0.27.*", "TVM 0.27, 2026-09"),
-            ("0.26.*", "TVM 0.26"),
-            ("0.25.*", "TVM 0.25"),
+            ("0.26.*", "TVM 0.26, 2026-08"),
         ),
     ),
 )

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from xverify.arithmetic.linear_operands import ceil_div
 from xverify.contracts.model import Contract
 from xverify.core.call import BITS, Call, Tensor, code_dtype
 from xverify.core.dtypes import FLOATS, INTEGERS, encode, tensor
@@ -348,6 +349,18 @@ def _groups_of_one(contract: Contract, call: Call, rng: Generator) -> Call | Non
     return _set(_parameters(call, call.data.shape), block_size=1)
 
 
+def _partial_block(contract: Contract, call: Call, rng: Generator) -> Call | None:
+    if not call.attributes.get("block_size"):
+        return None
+    shape, axis = call.data.shape, int(call.attributes.get("axis", contract.domain.default_axis or 0))
+    sizes = [size for size in range(2, shape[axis] + 2) if shape[axis] % size]
+    if not sizes:
+        return None
+    size = int(rng.choice(sizes))
+    blocks = [ceil_div(extent, size) if i == axis % len(shape) else extent for i, extent in enumerate(shape)]
+    return _set(_parameters(call, tuple(blocks)), block_size=size)
+
+
 def _scales_rank(contract: Contract, call: Call, rng: Generator) -> Call | None:
     shape = call.tensors["scale"].shape
     return _parameters(call, () if shape == (1,) and rng.integers(2) else (*shape, 1))
@@ -375,6 +388,8 @@ OPENERS: Mapping[str, Change] = {
     "output-dtype": _other_output,
     "arguments": _attributes,
     "block-size-1": _groups_of_one,
+    "partial-block": _partial_block,
+    "qparam-shape": _shape_1,
     "int32-zero-point": _nonzero_int32,
     "shape-1-scale": _shape_1,
     "shape-1-zero-point": _shape_1_zero_point,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import gcd
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,9 @@ def build(contract: Contract, structure: Structure, origin: str = "") -> Call:
     rng = np.random.default_rng(structure.seed)
     if isinstance(structure, Range):
         return _range_call(contract, structure, rng, origin)
+    if contract.domain.whole_blocks and structure.block_size:
+        axis = structure.axis if structure.axis is not None else (contract.domain.default_axis or 0)
+        structure = replace(structure, block_size=gcd(structure.block_size, structure.shape[axis]))
     return _linear_call(contract, structure, rng, origin)
 
 

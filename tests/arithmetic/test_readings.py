@@ -45,7 +45,7 @@ def expected_readings(call: Call) -> tuple[str, ...]:
         return ("exact-quotient", "float32-quotient") if edition == "divide" else ("exact", "float32")
     if call.contract.startswith("litert"):
         return ("exact", "float32", "folded+rounded-float32", "fused+rounded-float32")
-    if call.contract.startswith("pytorch"):
+    if call.contract.startswith(("pytorch", "torchao")):
         names = tuple(exact.LINEAR)
         single = (*names[:2], names[8])
         return (

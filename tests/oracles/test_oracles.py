@@ -34,7 +34,7 @@ QUANTIZED = (
     "int2", "uint2", "int4", "uint4", "int8", "uint8", "int16", "uint16", "int32",
     "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
 )  # fmt: skip
-EXTRAS = ("litert", "openvino", "torch")
+EXTRAS = ("iree", "litert", "openvino", "torch", "torchao", "tvm")
 SHAPES: tuple[tuple[int, ...], ...] = ((), (1,), (3,), (0,), (2, 0, 3), (5, 7), (1, 2, 3, 1, 2, 3))
 
 

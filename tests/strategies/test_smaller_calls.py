@@ -76,7 +76,9 @@ def test_smaller_calls_stay_what_they_were(identity: str) -> None:
             f"{call.data.shape} {dict(call.attributes)} at {focus} became {small.data.shape} {dict(small.attributes)}"
         )
         judgement = contract.judge(small)
-        assert judgement.verdict == "allowed", f"{where}: {judgement}"
+        # The shrinker drops a call that is no longer allowed.
+        is_cut = contract.domain.whole_blocks and judgement.clauses == (f"{identity}/partial-block",)
+        assert judgement.verdict == "allowed" or is_cut, f"{where}: {judgement}"
         assert contract.cell(small) == contract.cell(call), where
         assert small.values <= call.values
         assert int(call.data.codes[focus]) in small.data.codes

@@ -72,7 +72,7 @@ def cells_by_hand(contract: Contract) -> set[tuple[str, ...]]:
         zero_points = {"int8", "uint8", "int32"} if contract.id.startswith("onednn") else {x}
         if contract.id == "onednn/DynamicDequantize-1@3.7" and x in ("int4", "uint4"):
             zero_points = {"int4", "uint4", "int32"}
-        if contract.id.startswith("pytorch") and x.startswith("float8"):
+        if contract.id.startswith(("pytorch", "torchao")) and x.startswith("float8"):
             zero_points = {"int8"}
         if contract.id.startswith("onednn/Dequantize-1"):
             zero_points = set() if x.startswith("float8") else {"int32"}
@@ -139,7 +139,7 @@ def test_shapes_of_the_walk(identity: str) -> None:
 @pytest.mark.parametrize("identity", [i for i in EDITIONS if "blocked" in contracts.get(i).domain.granularities])
 def test_blocks_of_the_walk(identity: str) -> None:
     """Blocks with and without a remainder, of one value, of the whole axis and longer, on all axes."""
-    kinds, places = set(), set()
+    domain, kinds, places = contracts.get(identity).domain, set(), set()
     for call in walked(identity):
         block, shape = int(call.attributes.get("block_size", 0)), call.data.shape
         if block:
@@ -156,9 +156,10 @@ def test_blocks_of_the_walk(identity: str) -> None:
             )
             kinds |= {"one"} if block == 1 else set()
             places.add((len(shape), axis if "axis" in call.attributes else None))
-    assert kinds == {"past", "all", "remainder", "dividing", "one"}
-    has_axis = "axis" in contracts.get(identity).domain.attributes
-    assert ({(2, 0), (2, -1), (2, None), (4, -4), (6, 5)} if has_axis else {(2, None)}) <= places
+    assert kinds == {"all", "dividing", "one"} | (set() if domain.whole_blocks else {"past", "remainder"})
+    has_axis, front_only = "axis" in domain.attributes, domain.default_axis is None
+    from_back = set() if front_only else {(2, -1), (2, None), (4, -4)}
+    assert ({(2, 0), (6, 5)} | from_back if has_axis else {(2, None)}) <= places
 
 
 @pytest.mark.parametrize("identity", EDITIONS)
@@ -347,6 +348,7 @@ def test_every_way_is_taken(identity: str) -> None:
         "deviations",
         "intermediate",
         "any-scale",
+        "zero-point-domain",
     }
     listed = {name.removeprefix(identity + "/") for name in contract.clauses}
     left = listed - set(breakable(contract)) - set(openable(contract)) - sentences

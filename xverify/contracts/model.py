@@ -93,6 +93,8 @@ class Domain:
     """The admitted values of TensorFlow's attribute mode."""
     ranks: tuple[int, ...] = ()
     """The admitted ranks of x; empty if the edition limits none."""
+    whole_blocks: bool = False
+    """True if the last block of an axis must be a whole one."""
 
     def zero_points_for(self, x_dtype: str) -> tuple[str, ...]:
         """The dtypes that a zero point may have beside an x of that dtype."""

@@ -140,6 +140,7 @@ DOMAIN = _Domain(
     granularities=("per_tensor", "per_axis", "blocked"),
     attributes=("axis", "block_size", "output_dtype"),
     default_axis=None,
+    whole_blocks=True,
 )
 
 
