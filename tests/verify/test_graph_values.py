@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from xverify import contracts
+from xverify.contracts import quantize
+from xverify.core.bits import canonical, is_nan
 from xverify.core.call import BITS, Call, Outcome, Tensor, code_dtype
 from xverify.core.dtypes import tensor, values
 from xverify.core.line import call_from_line, call_to_line
@@ -17,6 +19,7 @@ from xverify.core.neighbours import CHANGES, coded
 from xverify.core.surroundings import changes_values, surround
 from xverify.oracles import onnx_reference, onnxruntime_cpu
 from xverify.strategies.surrounded import changing_words
+from xverify.verify.compare import compare
 from xverify.verify.graph_values import Values, _max_pool, compacted
 from xverify.verify.legal import Legal
 from xverify.verify.verdicts import IN_GRAPH, compared, judge
@@ -139,6 +142,19 @@ def test_both_signs_of_zero_and_both_sides_of_a_tie_are_legal():
     legal = legal_of(call_of([-1, 1], "y>relu:0"))
     assert {int(codes[0]) for codes in legal.distinct} == {0, 1 << 31}
     assert sets(call_of([1, 3], "y>quantize:1")) == [{0.0}, {2.0}]
+
+
+def test_codes_are_compared_bit_for_bit_and_any_nan_equals_any_nan():
+    legal = legal_of(call_of([1, 2], "y>quantize:0"))
+    comparison = compare(legal, Tensor("int8", np.array([1, 0xFE], np.uint8)))
+    assert (comparison.wrong.tolist(), comparison.max_ulp, comparison.explains) == ([False, True], 4, (False,))
+    nan = legal_of(call_of([1], "y>quantize:30000", scale=float("nan")))
+    assert nan.dtype == "float8_e4m3fn"
+    assert compare(nan, Tensor("float8_e4m3fn", np.array([0xFF], np.uint8))).clean
+    for dtype in ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"):
+        codes = np.arange(256, dtype=np.uint8)
+        np.testing.assert_array_equal(is_nan(codes, dtype), np.isnan(values(dtype, codes)))
+        np.testing.assert_array_equal(canonical(codes, dtype), quantize.canonical(dtype, codes))
 
 
 # -- implementations --------------------------------------------------------------------------------------
