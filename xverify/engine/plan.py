@@ -53,7 +53,7 @@ SPOILED_EACH = 16
 TRIED_EACH = 64
 """The number of calls that break, or open, a clause from which `SPOILED_EACH` are chosen."""
 
-POOL = 300
+POOL = 160
 """The number of small calls of an edition that are tried for each clause."""
 
 EXAMPLES = 200
