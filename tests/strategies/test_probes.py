@@ -20,8 +20,9 @@ from xverify.contracts.model import Cell
 from xverify.core.call import BITS
 from xverify.core.dtypes import INTEGERS, QUANTIZED
 from xverify.strategies import build
-from xverify.strategies.lap import Probe, lap
+from xverify.strategies.lap import Probe, lap, soonest
 from xverify.strategies.probes import FIRST, WIDTH, probes
+from xverify.strategies.structures import Linear
 from xverify.strategies.walk import cell_structures
 
 ADMITTED = (EXACT, FLOAT32, *OUTPUT)
@@ -165,6 +166,15 @@ def test_the_lap_meets_every_cell(identity: str) -> None:
 @pytest.mark.slow
 def test_the_lap_meets_every_cell_of_the_newest_edition() -> None:
     check_lap(NEWEST, 1)
+
+
+def test_a_sweep_meets_many_cells_soon() -> None:
+    contract = contracts.get("ai.onnx/DequantizeLinear-25")
+    cells = soonest(contract)
+    assert sorted(map(repr, cells)) == sorted(map(repr, cell_structures(contract)))
+    kinds = {(cell.granularity, cell.zero_point_dtype != "") for cell in cells[:48] if isinstance(cell, Linear)}
+    assert kinds == set(product(("per_tensor", "per_axis", "blocked"), (False, True)))
+    assert sum(isinstance(cell, Linear) and cell.granularity == "per_tensor" for cell in cells[:48]) < 4
 
 
 def test_a_lap_without_structures_is_that_of_all_cells() -> None:

@@ -20,6 +20,7 @@ from xverify.strategies import build
 from xverify.strategies.structures import Linear, Range, Structure
 from xverify.verify.large import BLOCK, WORTH, by_code, in_blocks
 from xverify.verify.legal import legal_set
+from xverify.verify.verdicts import judge
 
 ONNX = contracts.get("ai.onnx/DequantizeLinear-25")
 TENSORFLOW = contracts.get("tensorflow/Dequantize@seed")
@@ -47,7 +48,11 @@ def test_a_table_gives_the_legal_set_of_every_value(contract: Contract, structur
     table = by_code(on_grid(operands))
     assert table is not None
     assert np.prod(table.operands.shape) * WORTH <= call.values
+    given = judge(contract, call).give(contract.readings(call))
     for number, reading in enumerate(contract.readings(call)):
+        np.testing.assert_array_equal(
+            given[number], canonical(np.asarray(reading.evaluate(operands)), operands.output_dtype), strict=True
+        )
         expected = canonical(reading.evaluate(operands), operands.output_dtype)
         spread = table.spread(reading.evaluate(table.operands)).reshape(operands.shape)
         np.testing.assert_array_equal(spread, reading.evaluate(operands))

@@ -257,8 +257,7 @@ def _matching(before: _Before, composed: _Composed, wanted: NDArray[Any]) -> Ite
     """The readings that give the wanted codes."""
     out, subnormals = composed.types.out, before.subnormals
     for final, zero in _FINALS:
-        last = np.array([(r.final != final) + (r.zero != zero) for r in composed.start])
-        in_reach = np.flatnonzero((before.far + last).min(axis=1) <= composed.limit)
+        in_reach = np.flatnonzero((before.far + _last(composed.start, final, zero)).min(axis=1) <= composed.limit)
         if not in_reach.size:
             continue
         reached = np.zeros(len(before.rows), np.bool_)
@@ -271,6 +270,12 @@ def _matching(before: _Before, composed: _Composed, wanted: NDArray[Any]) -> Ite
             for (subtraction, difference), (cast,) in product(differences, casts):
                 options: Any = (subtraction, difference, cast, operation, precision, final, subnormals, zero)
                 yield Stepwise(*options)
+
+
+@lru_cache(maxsize=4096)
+def _last(start: tuple[Stepwise, ...], final: str, zero: str) -> NDArray[np.int64]:
+    """For each reading, the number of the last two stages in which it differs."""
+    return np.array([(reading.final != final) + (reading.zero != zero) for reading in start], np.int64)
 
 
 _Way = tuple[str, str, list[tuple[str, ...]], list[tuple[str, ...]]]

@@ -30,6 +30,7 @@ SUBNORMALS = {
     "results-flushed": ", flushes subnormal results (but not inputs) to zero",
 }
 _SMALLEST = np.float32(2.0**-126)
+_FLOAT32 = np.dtype(np.float32)
 _QUIET_NAN = {"float32": 0x7FC00000, "bfloat16": 0x7FC0}
 
 
@@ -57,9 +58,10 @@ class Bench:
     def of(self, stage: Callable[..., Numbers], *choices: object) -> Any:
         """The result of ``stage(self, *choices)``, evaluated once for equal choices."""
         key = (stage, *choices)
-        if key not in self._results:
-            self._results[key] = stage(self, *choices)
-        return self._results[key]
+        result = self._results.get(key)
+        if result is None:
+            result = self._results[key] = stage(self, *choices)
+        return result
 
 
 def real(precision: str) -> Any:
@@ -70,7 +72,7 @@ def real(precision: str) -> Any:
 def settled(numbers: Any, subnormals: Subnormals) -> Numbers:
     """The results of a step. Unless float32 subnormals are kept, they become zeros of the same sign."""
     result = np.asarray(numbers)
-    if subnormals == "kept" or result.dtype != np.float32:
+    if subnormals == "kept" or result.dtype != _FLOAT32:
         return result
     tiny = np.abs(result) < _SMALLEST
     return np.where(tiny, np.copysign(np.float32(0), result), result) if tiny.any() else result

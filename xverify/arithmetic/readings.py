@@ -30,9 +30,10 @@ class Bench:
     def of(self, stage: Callable[..., Any], *choices: object) -> Any:
         """The result of ``stage(self.triples, *choices)``, evaluated once for equal choices."""
         key = (stage, *choices)
-        if key not in self._results:
-            self._results[key] = stage(self.triples, *choices)
-        return self._results[key]
+        result = self._results.get(key)
+        if result is None:
+            result = self._results[key] = stage(self.triples, *choices)
+        return result
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import shlex
 import sys
@@ -142,6 +143,7 @@ def sweep(
         cases,
         left_out=(*left_out, *not_varied, *unread),
     )
+    gc.freeze()  # what was imported stays, so the collector need not look at it again
     try:
         report = run_sweep(options, progress)
     finally:

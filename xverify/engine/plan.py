@@ -51,10 +51,10 @@ implementation that optimises graphs."""
 SPOILED_EACH = 16
 """The number of calls that break, or open, each clause in the deterministic part."""
 
-TRIED_EACH = 128
+TRIED_EACH = 64
 """The number of calls that break, or open, a clause from which `SPOILED_EACH` are chosen."""
 
-POOL = 300
+POOL = 160
 """The number of small calls of an edition that are tried for each clause."""
 
 EXAMPLES = 200
@@ -144,7 +144,6 @@ def _in_turn(contract: Contract, run_seed: int) -> Iterator[list[Case]]:
     yield [Case(call, 0, "walk") for call in official_calls(contract)]
     # Forbidden and open calls come early, so that a short run contains them too.
     yield next(cells, [])
-    yield [case for part in others for case in next(part, [])]
     yield list(spoiled_cases(contract, run_seed, repair=repair))
     while any(walked := [next(cells, []), [case for part in others for case in next(part, [])]]):
         # A large call costs as much as 20 others, so they come one by one.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -108,6 +108,7 @@ def _shrink(state: RunState, finding: Finding, out_of_time: Callable[[], bool], 
             partial(state.pool.ask, reference) if reference is not None else None,
             seed,
             out_of_time,
+            _asking_all(state, finding, contract),
         )
     if result is None:
         finding.shrunk = "not shrinkable"
@@ -125,6 +126,21 @@ def _shrink(state: RunState, finding: Finding, out_of_time: Callable[[], bool], 
 def _ask_within(state: RunState, contract: Contract, subject: Subject, call: Call) -> Outcome:
     """The outcome of a call; "unasked" outside the limits that the user stated."""
     return state.pool.ask(subject, call) if state.admits(contract, call) else Outcome("unasked")
+
+
+def _asking_all(state: RunState, finding: Finding, contract: Contract) -> shrinking.AskAll | None:
+    """A function that makes several calls at once; None if each may end the process, or none needs an answer."""
+    if changes.deaths(finding) or finding.key.verdict == Verdict.CONFLICT:
+        return None
+    return partial(_ask_all_within, state, contract, finding.subject)
+
+
+def _ask_all_within(state: RunState, contract: Contract, subject: Subject, calls: Sequence[Call]) -> list[Outcome]:
+    """The outcomes of several calls, made at once; "unasked" outside the limits that the user stated."""
+    admitted = [state.admits(contract, call) for call in calls]
+    pairs = [(subject, call) for call, within in zip(calls, admitted, strict=True) if within]
+    outcomes = iter(state.pool.ask_each(pairs, state.interrupted))
+    return [next(outcomes) if within else Outcome("unasked") for within in admitted]
 
 
 def _is_shrinkable(finding: Finding, contract: Contract) -> bool:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 from hypothesis import HealthCheck, Phase, Verbosity, find, settings
@@ -24,12 +25,16 @@ from xverify.verify.rewrites import is_rewrite, violates_in_graph
 from xverify.verify.verdicts import Judged
 
 Ask = Callable[[Call], Outcome]
+AskAll = Callable[[Sequence[Call]], Sequence[Outcome]]
 
 MOST_EVALUATIONS = 320
 """Evaluations for one finding. A strategy with more draws than today's reached its minimum within 318."""
 
 MOST_PLAINER = 160
 """Further evaluations for one finding, on calls of the smallest shape with plainer types and numbers."""
+
+TOGETHER = 12
+"""Calls of one pass that are made together, since most passes try all of them."""
 
 MOST_DEATHS = 40
 """Evaluations for one finding that end a process. Each costs a new process, and a hang costs its limit. For each of 20 modelled
@@ -173,6 +178,7 @@ def shrink(
     ask_reference: Ask | None,
     seed: int,
     out_of_time: Callable[[], bool] = lambda: False,
+    ask_all: AskAll | None = None,
 ) -> Shrunk | None:
     """Search the smallest call that keeps the finding's key.
 
@@ -183,6 +189,7 @@ def shrink(
         ask_reference: makes a call of the implementation or version that it is compared with; None without one.
         seed: the seed of the search.
         out_of_time: tells if the search must end.
+        ask_all: makes several calls of the implementation at once; None to make them one by one.
 
     Returns:
         None if not even the witness shows the finding again.
@@ -194,6 +201,21 @@ def shrink(
     best: tuple[tuple[int, ...], Call, Discrepancy, Outcome | None] | None = None
     ended_early, most = False, MOST_EVALUATIONS
     shown: dict[str, bool] = {}
+    answered: dict[str, Outcome] = {}
+
+    def asked(candidate: Call) -> Outcome:
+        # A second question for the same call is a new one: some findings are answers that change.
+        outcome = answered.pop(candidate.digest(), None) if answered else None
+        return ask(candidate) if outcome is None else outcome
+
+    def together(candidates: Iterable[Call]) -> Iterator[Call]:
+        """The same calls, several of them made at once."""
+        rest = iter(candidates)
+        while group := list(islice(rest, TOGETHER)):
+            left = [candidate for candidate in group if candidate.digest() not in shown]
+            if ask_all is not None and len(left) > 1 and not out_of_time():
+                answered.update(zip((each.digest() for each in left), ask_all(left), strict=True))
+            yield from group
 
     def shows(candidate: Call) -> bool:
         nonlocal evaluations, deaths, best, ended_early
@@ -204,7 +226,7 @@ def shrink(
             ended_early = True
             return False
         evaluations += 1
-        reproduced = reproduces(finding, contract, candidate, ask, ask_reference)
+        reproduced = reproduces(finding, contract, candidate, asked, ask_reference)
         shown[digest] = reproduced is not None
         deaths += deadly and reproduced is not None
         if reproduced is not None:
@@ -215,7 +237,7 @@ def shrink(
 
     def leave_out_surroundings() -> None:
         # A candidate that shows the finding is smaller than the best call, so it becomes the best.
-        while best is not None and any(shows(candidate) for candidate in less_around(best[1])):
+        while best is not None and any(shows(candidate) for candidate in together(less_around(best[1]))):
             pass
 
     def plainer() -> None:
@@ -226,7 +248,9 @@ def shrink(
         for candidates in plainer_calls(best[1]):
             size, plainest = best[0], best[1]
             smaller = (candidate for candidate in candidates(plainest) if _size(candidate) < size)
-            any(_is_where_seen(finding, contract, candidate) and shows(candidate) for candidate in smaller)
+            seen = (candidate for candidate in smaller if _is_where_seen(finding, contract, candidate))
+            any(shows(candidate) for candidate in together(seen))
+            answered.clear()
         ended_early = before
 
     if not shows(call):

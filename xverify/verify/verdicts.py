@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from xverify.arithmetic.linear_operands import on_grid
 from xverify.arithmetic.reading import Reading
 from xverify.contracts.model import Cell, Contract, Judgement
 from xverify.core.bits import canonical
@@ -72,11 +73,11 @@ class Judged:
         missing = [reading for reading in readings if reading not in self.codes_by_reading]
         if missing:
             operands = self.contract.operands(self.call)
-            table = by_code(operands)
+            table = by_code(on_grid(operands))
             codes = (
                 evaluated(missing, operands) if table is None else table.spread_each(evaluated(missing, table.operands))
             )
-            self.codes_by_reading.update(zip(missing, codes, strict=True))
+            self.codes_by_reading.update(zip(missing, (each.reshape(operands.shape) for each in codes), strict=True))
         return [self.codes_by_reading[reading] for reading in readings]
 
 

@@ -1,0 +1,60 @@
+"""Calls that shrinking makes together show what they show one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from xverify import contracts
+from xverify.core.call import Call, Outcome
+from xverify.core.dtypes import tensor
+from xverify.verify import verdicts
+from xverify.verify.findings import Finding, Findings, Subject
+from xverify.verify.shrink import TOGETHER, shrink
+
+ONNX = contracts.get("ai.onnx/DequantizeLinear-13")
+REFUSED = Outcome("rejected", error="ValueError", message="no")
+
+
+def refused(call: Call) -> Outcome:
+    """The outcome of an implementation that refuses zero points and large scales."""
+    large = float(call.tensors["scale"].codes.view(np.float32).max()) > 1.5
+    return REFUSED if large and "zero_point" in call.tensors else Outcome("unsupported")
+
+
+def finding() -> Finding:
+    tensors = {"x": tensor("int8", [[3, 7], [5, 9]]), "scale": tensor("float32", 3.1), "zero_point": tensor("int8", 4)}
+    judged = verdicts.judge(ONNX, Call(ONNX.id, tensors, {"axis": 0}))
+    discrepancy = verdicts.rejected(judged, "k", REFUSED)
+    assert discrepancy is not None
+    findings = Findings()
+    findings.add(discrepancy, Subject("k", "1", "kernel", ""), judged.call, REFUSED, judged.cell, 0)
+    return findings.sorted()[0]
+
+
+def test_calls_made_together_give_the_same_result() -> None:
+    one_by_one: list[str] = []
+    groups: list[int] = []
+
+    def ask(call: Call) -> Outcome:
+        one_by_one.append(call.digest())
+        return refused(call)
+
+    def ask_all(calls: Sequence[Call]) -> list[Outcome]:
+        groups.append(len(calls))
+        return [refused(call) for call in calls]
+
+    alone = shrink(finding(), ONNX, ask, None, 0)
+    asked_alone = len(one_by_one)
+    together = shrink(finding(), ONNX, ask, None, 0, ask_all=ask_all)
+    assert alone is not None
+    assert together is not None
+    assert (alone.call.digest(), alone.evaluations, alone.minimal) == (
+        together.call.digest(),
+        together.evaluations,
+        together.minimal,
+    )
+    assert groups
+    assert max(groups) <= TOGETHER
+    assert len(one_by_one) - asked_alone < asked_alone
