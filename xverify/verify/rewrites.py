@@ -147,9 +147,7 @@ def _candidates(graph: Graph) -> Iterator[_Candidate]:
     yield from _without_sign_of_zero(graph, path)
     if any(node.operator == QUANTIZE for node in path):
         for way in _ROUNDINGS:
-            yield _Candidate(
-                _rewrite(f"quantize-{way.replace(' ', '-')}", f"{way} in QuantizeLinear"), graph, rounding=way
-            )
+            yield _Candidate(_rounded(way), graph, rounding=way)
     yield from _with_pair_added(graph, path)
     if graph.lone is not None and _result_dtype(graph) in ("float16", "bfloat16"):
         yield _Candidate(
@@ -167,8 +165,7 @@ def _combined(singles: Sequence[_Candidate]) -> Iterator[_Candidate]:
             if second.rewrite.name.startswith(_PREFIX + "without") or made >= MOST_COMBINED:
                 continue
             made += 1
-            name = f"{first.rewrite.name}:{second.rewrite.name.removeprefix(_PREFIX)}"
-            yield replace(second, rewrite=Rewrite(name, f"{first.rewrite.words} and {second.rewrite.words}"))
+            yield replace(second, rewrite=_both(first.rewrite, second.rewrite))
 
 
 def _rewrite(name: str, words: str) -> Rewrite:
@@ -318,15 +315,17 @@ def _with_pair_added(graph: Graph, path: Sequence[Node]) -> Iterator[_Candidate]
             rewrite = _rewrite(f"quantizes-again:{to or 'own'}", f"quantizes a result again{f' to {to}' if to else ''}")
             yield _Candidate(rewrite, made)
             for way in _ROUNDINGS:
-                yield _Candidate(_otherwise(rewrite, way), made, rounding=way)
+                yield _Candidate(_both(rewrite, _rounded(way)), made, rounding=way)
 
 
-def _otherwise(rewrite: Rewrite | None, way: str) -> Rewrite:
-    """The rewrite, if there is one, with a QuantizeLinear that rounds in another way."""
-    own = _rewrite(f"quantize-{way.replace(' ', '-')}", f"{way} in {QUANTIZE}")
-    if rewrite is None:
-        return own
-    return Rewrite(f"{rewrite.name}:{own.name.removeprefix(_PREFIX)}", f"{rewrite.words} and {own.words}")
+def _rounded(way: str) -> Rewrite:
+    """A QuantizeLinear that rounds in another way."""
+    return _rewrite(f"quantize-{way.replace(' ', '-')}", f"{way} in {QUANTIZE}")
+
+
+def _both(first: Rewrite, second: Rewrite) -> Rewrite:
+    name = f"{first.name}:{second.name.removeprefix(_PREFIX)}"
+    return Rewrite(name, f"{first.words} and {second.words}")
 
 
 def _without_sign_of_zero(graph: Graph, path: Sequence[Node]) -> Iterator[_Candidate]:
