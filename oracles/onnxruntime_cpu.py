@@ -475,7 +475,7 @@ class _OnMemory:
 
 
 def _fed(ort: Any, tensor: Tensor) -> Union[Array, _OnMemory]:
-    """The array. For a dtype that NumPy lacks: an OrtValue over the bytes, with codes of fewer than 8 bits packed.
+    """The array. For a dtype that NumPy lacks: an OrtValue over the bytes, narrow codes packed.
 
     An OrtValue reads memory as if it were contiguous, and takes its shape from the array. Packed bytes therefore lie at the
     beginning of an array of the tensor's shape.
