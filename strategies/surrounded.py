@@ -40,7 +40,7 @@ _MOVED_TWICE = 0.25
 _PARAMETER_MOVED = 0.15
 _REQUANTIZED = 0.3
 _CONSTANT_SCALE = 0.5
-_OTHER_CONSTANT = 0.1
+_OTHER_CONSTANT = 0.15
 """Share of parameters that differ from the scale in being a constant or not. Also the share of x that is a constant."""
 
 _SYMBOLIC = 0.15
@@ -48,6 +48,8 @@ _DRAWN = 4
 """Largest number of words to draw until one applies to the shape, so that it is more than Identity."""
 
 _SPELLED_FROM_THE_BACK = 0.3
+_WITHOUT_OFFSET = 0.2
+"""Share of calls whose zero point is 0 throughout, among those with a zero point."""
 
 _CHANGED = 0.65
 """Share of operators after the result that change values, in surroundings that do."""
@@ -92,6 +94,7 @@ def surrounded_calls(contract: Contract, seed: int) -> Iterator[Call]:
     shapes = _without_end(_few_values(shape_structures(contract)), rng)
     for number, structure in enumerate(chain.from_iterable(zip(cells, shapes, strict=False))):
         call = build(contract, structure, f"surrounded {number}")
+        call = _respelled(call, rng)
         if number % 3 != 1 and rng.random() < _TAMED:
             call = _tamed(call, rng)
         if number % 3 == 1:
@@ -101,6 +104,17 @@ def surrounded_calls(contract: Contract, seed: int) -> Iterator[Call]:
             around = telling or changing_words(call, rng) or words(call, rng)
         if contract.judge(call).verdict == "allowed":
             yield replace(call, around=around)
+
+
+def _respelled(call: Call, rng: np.random.Generator) -> Call:
+    """The call, some of the time with its axis counted from the back, or with a zero point of 0: optimisers treat both apart."""
+    axis, zero_point = call.attributes.get("axis"), call.tensors.get("zero_point")
+    if isinstance(axis, int) and axis >= 0 and rng.random() < _SPELLED_FROM_THE_BACK:
+        call = replace(call, attributes={**call.attributes, "axis": axis - len(call.data.shape)})
+    if zero_point is not None and rng.random() < _WITHOUT_OFFSET:
+        nothing = replace(zero_point, codes=np.zeros_like(zero_point.codes))
+        call = replace(call, tensors={**call.tensors, "zero_point": nothing})
+    return call
 
 
 def _tamed(call: Call, rng: np.random.Generator) -> Call:
@@ -276,7 +290,8 @@ def _before(call: Call, rng: np.random.Generator) -> list[str]:
 def _after(call: Call, rng: np.random.Generator) -> list[str]:
     names = _taken(call, "y", AFTER, result_dtype(call))
     drawn = [_word(call, "y>", names, rng) for _ in range(_several(rng) if names else 0)]
-    if rng.random() < _REQUANTIZED and requantizes(call):
+    # Where QuantizeLinear has a contract, the word "pair" stands for more.
+    if rng.random() < _REQUANTIZED and not quantized_dtypes(call) and requantizes(call):
         drawn.insert(int(rng.integers(len(drawn) + 1)), "y>requantize:0")
     return drawn
 
