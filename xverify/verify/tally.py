@@ -24,7 +24,7 @@ from xverify.verify.verdicts import Judged
 MOST_LIKELY = 4
 """Number of indexing mistakes that are tried first: those that explain the most cells."""
 
-MOST_GRAPHS = 24
+MOST_GRAPHS = 6
 """Number of kept calls of a cell whose graphs gave wrong values."""
 
 MOST_FRUITLESS = 8
