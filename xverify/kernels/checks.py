@@ -153,7 +153,7 @@ def _spread(
     if granularities == ("blocked",):
         return _group_spread(rules, x, scale, run)
     if rules.domain.default_axis is None:
-        return _optional_axis_spread(rules, x, scale, axis)
+        return _optional_axis_spread(rules, x, scale, axis, run)
     if scale == ():
         return Spread()
     if "per_axis" not in granularities:
@@ -164,16 +164,20 @@ def _spread(
     if "blocked" in granularities and len(scale) == rank and (rank > 1 or run):
         if run == 0:
             rules.refuse(ValueError, "block-size", "block_size", 0, f"a positive integer for a scale of shape {scale}")
-        axis = rules.front_axis("axis-range", axis, rank)
-        expected = (*x[:axis], -(-x[axis] // run), *x[axis + 1 :])
-        if scale != expected:
-            rules.refuse(ValueError, "block-shape", "the shape of scale", scale, expected)
-        return Spread(axis, min(run, max(x[axis], 1)))  # a longer block is one of the whole axis
+        return _blocked_spread(rules, x, scale, rules.front_axis("axis-range", axis, rank), run)
     if len(scale) != 1:
         rules.refuse(ValueError, "granularity", "the shape of scale", scale, f"() or a 1-D shape for x of shape {x}")
     # Opset 19 says of a rank of 1 that the axis is "unnecessary".
     axis = 0 if rank == 1 and "rank-1" in rules.clauses else rules.front_axis("axis-range", axis, rank)
     return _one_dimensional(rules, x, scale, axis)
+
+
+def _blocked_spread(rules: Edition, x: tuple[int, ...], scale: tuple[int, ...], axis: int, run: int) -> Spread:
+    expected = (*x[:axis], -(-x[axis] // run), *x[axis + 1 :])
+    if scale != expected:
+        clause = "block-shape" if "block-shape" in rules.clauses else "granularity"
+        rules.refuse(ValueError, clause, "the shape of scale", scale, expected)
+    return Spread(axis, min(run, max(x[axis], 1)))  # a longer block is one of the whole axis
 
 
 def _one_dimensional(rules: Edition, x: tuple[int, ...], scale: tuple[int, ...], axis: int) -> Spread:
@@ -198,14 +202,18 @@ def _group_spread(rules: Edition, x: tuple[int, ...], scale: tuple[int, ...], ru
     return Spread(1, min(run, max(x[1], 1)))
 
 
-def _optional_axis_spread(rules: Edition, x: tuple[int, ...], scale: tuple[int, ...], axis: int | None) -> Spread:
-    """The granularity where the axis is optional: 1-D parameters with an axis, scalars without one."""
+def _optional_axis_spread(
+    rules: Edition, x: tuple[int, ...], scale: tuple[int, ...], axis: int | None, run: int
+) -> Spread:
+    """The granularity where the axis is optional: blocks or 1-D parameters with an axis, scalars without one."""
     if axis is None:
         if "per_tensor" not in rules.domain.granularities:
             rules.refuse(TypeError, "axis-required", "axis", axis, "an integer")
         if scale != () and (scale != (1,) or "shape-1-scale" not in rules.clauses):
             rules.refuse(ValueError, "granularity", "the shape of scale", scale, "(), since no axis is given")
         return Spread()
+    if run and "blocked" in rules.domain.granularities:
+        return _blocked_spread(rules, x, scale, rules.front_axis("axis", axis, len(x)), run)
     if len(scale) != 1:
         rules.refuse(ValueError, "granularity", "the shape of scale", scale, "a 1-D shape, since an axis is given")
     return _one_dimensional(rules, x, scale, rules.front_axis("axis", axis, len(x)))

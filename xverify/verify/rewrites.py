@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from xverify.arithmetic.linear_operands import spread
 from xverify.arithmetic.readings import EXACT, FLOAT32
 from xverify.contracts.model import Contract
 from xverify.core.bits import canonical
@@ -37,7 +38,7 @@ _PREFIX = "graph:"
 """The beginning of a rewrite's name."""
 
 FEW_CODES = 4
-"""Number of different codes of a result that a pair of mistakes must explain. Many pairs give one code."""
+"""Number of different codes of a result that a pair of mistakes, or another rounding, must explain. Many of them give one code."""
 
 MOST_COMBINED = 60
 """Number of rewrites with two mistakes that are tried."""
@@ -65,6 +66,11 @@ class _Candidate:
     """True for two mistakes."""
     rounding: str = ""
     """The way in which QuantizeLinear rounds: a key of `_ROUNDINGS`; "" for that of its text."""
+
+    @property
+    def needs_values(self) -> bool:
+        """True if few different codes do not tell the mistake from others."""
+        return self.is_pair or self.rounding in _ROUNDINGS.keys() - {_LOWEST}
 
 
 def is_rewrite(name: str) -> bool:
@@ -96,8 +102,9 @@ def follows(contract: Contract, call: Call, got: Tensor, lone: Tensor) -> bool:
 def explain(contract: Contract, call: Call, got: Tensor) -> Rewrite | None:
     """The simplest rewrite whose legal results include a graph's result; None if none is known."""
     singles = list(_candidates(surround(call)))
+    few = np.unique(got.codes).size < FEW_CODES
     for candidate in chain(singles, _combined(singles)):
-        if _explains(contract, candidate, got):
+        if not (few and candidate.needs_values) and _explains(contract, candidate, got):
             return candidate.rewrite
     return None
 
@@ -145,6 +152,10 @@ def violates_in_graph(
 def _candidates(graph: Graph) -> Iterator[_Candidate]:
     """Graphs with one mistake, the simplest first."""
     path = _path(graph)
+    if graph.lone is not None and _result_dtype(graph) in ("float16", "bfloat16"):
+        yield _Candidate(
+            _rewrite("unrounded", "does not round the result to its type before it goes on"), graph, "wide"
+        )
     yield from _left_out(graph, path)
     yield from _pooled_codes(graph, path)
     yield from _with_parameters_of_another(graph, path)
@@ -154,10 +165,6 @@ def _candidates(graph: Graph) -> Iterator[_Candidate]:
         for way in _ROUNDINGS:
             yield _Candidate(_rounded(way), graph, rounding=way)
     yield from _with_pair_added(graph, path)
-    if graph.lone is not None and _result_dtype(graph) in ("float16", "bfloat16"):
-        yield _Candidate(
-            _rewrite("unrounded", "does not round the result to its type before it goes on"), graph, "wide"
-        )
 
 
 def _combined(singles: Sequence[_Candidate]) -> Iterator[_Candidate]:
@@ -371,8 +378,6 @@ _ON_FLOATS = (QUANTIZE, "Relu", "Neg", "Abs", "Max", "Min", "Clip", "Mul", "MaxP
 
 
 def _explains(contract: Contract, candidate: _Candidate, got: Tensor) -> bool:
-    if candidate.is_pair and np.unique(got.codes).size < FEW_CODES:
-        return False
     try:
         start = _STARTS[candidate.start](contract, candidate)
         graph = _in_float32(candidate.graph) if candidate.start == "wide" else candidate.graph
@@ -425,17 +430,21 @@ def _quantized(
     """Integer codes that another way to round gives, with a quotient in float32 or in the type of the operand.
 
     Raises:
-        ValueError: The codes are floats, or the parameters are not per tensor.
+        ValueError: The codes are floats, or the parameters do not fit.
     """
-    x, scale = inputs[0], inputs[1]
+    x = inputs[0]
     dtype = inputs[2].dtype if len(inputs) > 2 else str(node.attributes.get("output_dtype", "uint8"))
-    if dtype not in INTEGERS or scale.codes.size != 1:
-        raise ValueError("only integers per tensor")
+    if dtype not in INTEGERS:
+        raise ValueError("only integers")
     lowest, highest = integer_range(dtype)
-    offset = inputs[2].numbers.reshape(-1)[0] if len(inputs) > 2 else 0.0
+    axis, block_size = int(node.attributes.get("axis", 1)), int(node.attributes.get("block_size", 0))
+    divisor, *offsets = (
+        values(each.dtype, spread(each.tensor(0), x.tensor(0), axis, block_size)) for each in inputs[1:3]
+    )
+    offset = offsets[0] if offsets else np.float64(0.0)
     pieces = []
     with np.errstate(all="ignore"):
-        exact = np.asarray(x.numbers / scale.numbers.reshape(-1)[0])
+        exact = np.asarray(x.numbers / divisor)
         for quotient in (exact, values(x.dtype, np.asarray(cast(exact, x.dtype)))):
             numbers = np.nan_to_num(_ROUNDINGS[way](quotient.reshape(x.codes.shape)) + offset)
             kept = np.mod(numbers - lowest, highest - lowest + 1) + lowest if way == _WRAPS else numbers
