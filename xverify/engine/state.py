@@ -27,7 +27,7 @@ from xverify.verify.verdicts import Judged
 from xverify.workers.phase_timer import PhaseTimer
 from xverify.workers.pool import WorkerPool
 
-END_SHARE, END_SECONDS = 0.3, 30.0
+END_SHARE, END_SECONDS = 0.33, 30.0
 """The largest share of the budget, and the most seconds, that are kept for conclusions and shrinking."""
 
 FINAL_SHARE = 0.08
