@@ -173,7 +173,7 @@ def changing_words(call: Call, rng: np.random.Generator) -> tuple[str, ...]:
     if rng.random() < _ENDS_QUANTIZED and quantizes:
         drawn.append(f"y>quantize:{_parameters(call, rng)}")
     if rng.random() < _FORKED:
-        drawn.append(f"fork:{int(rng.integers(8))}")
+        drawn.append(f"fork:{int(rng.integers(8 if quantizes else 6))}")  # The last two quantize.
     if rng.random() < _SHARED and quantized_dtypes(call):
         drawn.append(f"shared:{int(rng.integers(4))}")
     return (*drawn, *_constants(call, rng), *(["shapes:symbolic"] if rng.random() < _SYMBOLIC else []))
@@ -197,7 +197,7 @@ def _telling(call: Call, number: int, rng: np.random.Generator) -> tuple[str, ..
     out = result_dtype(call)
     if not all(_taken(call, side, (name,), call.data.dtype if side == "x" else out) for side, name in named):
         return ()
-    if overflows(call) and {("y", "quantize"), ("y", "pair")} & named:
+    if overflows(call) and ({("y", "quantize"), ("y", "pair")} & named or "fork:7" in drawn):
         return ()
     return (*drawn, *_constants(call, rng))
 

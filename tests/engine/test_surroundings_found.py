@@ -115,6 +115,18 @@ def test_less_is_left_out_first():
     assert list(less_around(LONE)) == []
 
 
+def test_the_digits_of_a_number_are_left_out_one_by_one():
+    call = replace(LONE, around=("y>pair:20031", "fork:5"))
+    less = [one.around for one in less_around(call)]
+    assert less[3:] == [
+        ("y>pair:0", "fork:5"),
+        ("y>pair:31", "fork:5"),
+        ("y>pair:20001", "fork:5"),
+        ("y>pair:20030", "fork:5"),
+        ("y>pair:20031", "fork:1"),
+    ]
+
+
 # -- shown ------------------------------------------------------------------------------------------------
 
 
