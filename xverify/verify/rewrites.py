@@ -38,7 +38,7 @@ _PREFIX = "graph:"
 """The beginning of a rewrite's name."""
 
 FEW_CODES = 4
-"""Number of different codes of a result that a pair of mistakes, or another rounding, must explain. Many of them give one code."""
+"""Number of different codes of a result that a pair of mistakes, or another rounding, must explain: many give one code."""
 
 MOST_COMBINED = 60
 """Number of rewrites with two mistakes that are tried."""
