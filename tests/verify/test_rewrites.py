@@ -94,4 +94,4 @@ def test_an_added_pair_is_named() -> None:
     got = Tensor("float32", np.asarray(-(numbers * np.float32(0.5))).astype(np.float32).view(np.uint32))
     rewrite = explain(EDITION, made, got)
     assert rewrite is not None
-    assert rewrite.words == "quantizes a result again to uint8"
+    assert rewrite.words == "quantizes the result again to uint8 without a zero point"

@@ -145,6 +145,13 @@ def _region_key(finding: Json) -> str:
     return " & ".join(re.sub(r"\d[\d.e+-]*", "N", term) for term in terms if not term.startswith(_ON_TYPES))
 
 
+_AS_RECIPES: Mapping[str, str] = {
+    "graph:quantizes-again:uint8": "index:requantized-to-uint8",
+    "graph:quantizes-again:own": "index:requantized",
+}
+"""Rewrites of `xverify.verify.rewrites` that some findings explain by a recipe of arithmetic, and its departure."""
+
+
 def _mistakes(finding: Json, detail: str) -> list[str]:
     """The mistakes that give a finding's values."""
     by = finding["attribution"]
@@ -155,7 +162,7 @@ def _mistakes(finding: Json, detail: str) -> list[str]:
         return [UNEXPLAINED if plain else detail.partition(":")[0]]
     departures = by.get("departures")
     if not departures:
-        return [mistake_of(by["reading"])]
+        return [_AS_RECIPES.get(by["reading"], mistake_of(by["reading"]))]
     if any(_changes_range(departure) for departure in departures):
         # The other stages of a range formula change the last places only, so they are no cause of their own.
         departures = [each for each in departures if each["stage"] == "subnormals" or _changes_range(each)]

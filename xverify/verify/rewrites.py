@@ -324,7 +324,10 @@ def _with_pair_added(graph: Graph, path: Sequence[Node]) -> Iterator[_Candidate]
                 nodes += pair if node is after else ()
             output = "added" if graph.output == name else graph.output
             made = replace(graph, nodes=tuple(nodes), output=output, constants={**graph.constants, **zero})
-            rewrite = _rewrite(f"quantizes-again:{to or 'own'}", f"quantizes a result again{f' to {to}' if to else ''}")
+            rewrite = _rewrite(
+                f"quantizes-again:{to or 'own'}",
+                f"quantizes the result again{f' to {to} without a zero point' if to else ''}",
+            )
             yield _Candidate(rewrite, made)
             for way in _ROUNDINGS:
                 yield _Candidate(_both(rewrite, _rounded(way)), made, is_pair=True, rounding=way)
