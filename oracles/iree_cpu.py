@@ -1,4 +1,4 @@
-"""IREE on the CPU, which imports the call as an ONNX model, compiles it with LLVM and runs it in this process.
+"""IREE on the CPU, which compiles the call as an ONNX model with LLVM, and runs it in this process.
 
 The paths are those of `answer_by_compiling`. To compile a model takes 0.2 to 1 s, so few calls have a model of their own.
 

@@ -222,7 +222,10 @@ def _constant(name: str, tensor: Tensor) -> Any:
 
 
 class CompiledModels:
-    """Compiled models by key, or the exceptions of those that do not compile. The longest unused one goes first."""
+    """Compiled models by key, or the exceptions of those that do not compile.
+
+    The longest unused one goes first.
+    """
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -294,7 +297,7 @@ def answer_by_compiling(
 
 
 def compiled_lines(call: ShortCall) -> Tuple[List[str], List[str], List[str]]:
-    """For a short script of such a call: imports, lines of Python that make ``model``, and the names of its inputs."""
+    """Imports and lines of Python that make ``model`` for such a call, and the names of its inputs."""
     constants = [name for name in call.tensors if name != "x"] if call.options == CONSTANTS else []
     if call.graph is not None:
         constants = list(call.graph[1].constants)

@@ -62,7 +62,7 @@ def group_sizes(shape: Sequence[int], axis: Optional[int], block_size: int) -> T
 
 
 def carrier(dtype: str) -> Tuple[str, Tuple[int, ...]]:
-    """The dtype of the tensor for codes of a dtype, and quant_min and quant_max if these are not the dtype's own."""
+    """The dtype of the tensor for codes of a dtype, with quant_min and quant_max below 8 bits."""
     bits = BITS[dtype]
     if bits >= 8:
         return dtype, ()

@@ -1,4 +1,4 @@
-"""TVM on the CPU, which imports the call as an ONNX model, compiles it with LLVM and runs it in its Relax virtual machine.
+"""TVM on the CPU, which compiles the call as an ONNX model with LLVM, and runs it in a VM.
 
 The paths are those of `answer_by_compiling`.
 

@@ -67,6 +67,7 @@ def _invoke(backend: str, option: str) -> Callable[[Call, dict[str, Any]], Any]:
 
     # A first call imports what the backend needs once, before children are forked.
     xverify.dequantize_linear(np.zeros(1, np.uint8), np.float32(1), backend=backend)
+    linear: Callable[..., Any] = xverify.dequantize_linear
     functions: dict[str, Callable[..., Any]] = {
         "onednn": xverify.dynamic_dequantize,
         "tensorflow": xverify.dequantize_range,
@@ -78,7 +79,7 @@ def _invoke(backend: str, option: str) -> Callable[[Call, dict[str, Any]], Any]:
             # Pass -1 on unchanged: an edition may lack the attribute.
             keywords["axis"] = call.attributes["axis"]
         family = call.contract.partition("/")[0]
-        function = functions.get(family, xverify.dequantize_linear)
+        function = functions.get(family, linear)
         if option == PACKED and family == "ai.onnx" and _can_be_packed(*operands):
             function = xverify.dequantize_packed
             operands[:], described = _packed(*operands)

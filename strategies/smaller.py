@@ -46,7 +46,7 @@ def smaller_calls(draw: DrawFn, call: Call, focus: tuple[int, ...]) -> Call:
     cut = _cut(call, windows)
     kept = tuple(f - w.start for f, w in zip(focus, cut.windows, strict=False))
     simple = _simplified(cut.call, kept, others, zero_point, plain)
-    return _squeezed(simple) if ranks == 0 else simple
+    return squeezed(simple) if ranks == 0 else simple
 
 
 def _window(extent: int, length: int, start: int, focus: int) -> slice:
@@ -151,7 +151,7 @@ def _is_blocked(call: Call) -> bool:
     return block_size_of(call) > 0
 
 
-def _squeezed(call: Call) -> Call:
+def squeezed(call: Call) -> Call:
     """The call without axes of extent 1. The axis of the parameters stays."""
     role = "x" if "x" in call.tensors else "input"
     shape = call.data.shape

@@ -54,9 +54,10 @@ def test_a_per_tensor_call_has_every_kind_of_twin():
     by_name = {t.name: t for t in twins(contracts.get(ONNX + "21"), call)}
     assert set(by_name) == {
         "per-axis", "one-block", "blocks-of-one", "merged-axes", "split-first-axis", "split-last-axis",
-        *(f"under:{ONNX}{version}" for version in (10, 13, 19, 23, 24, 25)),
+        *(f"under:{ONNX}{version}" for version in (10, 13, 19, 23, 24, 25, 28)),
         "under:com.microsoft/DequantizeLinear-1@installed", "under:onednn/Dequantize-1@3.5", f"under:{MULTIPLY}",
         "under:litert/Dequantize@spec", "under:onednn/DynamicDequantize-1@3.0", "under:onednn/DynamicDequantize-1@3.7",
+        "under:torchao/dequantize_affine@0.18",
     }  # fmt: skip
     shapes = {name: t.calls[0].tensors["scale"].shape for name, t in by_name.items()}
     assert (shapes["per-axis"], shapes["one-block"], shapes["blocks-of-one"]) == ((4,), (3, 1), (3, 4))

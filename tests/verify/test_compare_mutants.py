@@ -110,7 +110,7 @@ MUTANTS = [
     ("compare", ">> shift == 0 for", ">> shift <= 1 for"),
     ("compare", ">> shift == 0 for", ">> shift == 1 for"),
     ("compare", "shift = BITS[legal.dtype] - 1", "shift = 31"),
-    ("legal", "contract.denormals != \"keep\"", "contract.denormals == \"keep\""),
+    ("legal", "may_flush = denormals != \"keep\"", "may_flush = denormals == \"keep\""),
     ("legal", "may_flush=False", "may_flush=True"),
     ("legal", "canonical(result.codes, result.dtype)", "result.codes"),
     ("compare", "np.asarray(~inside & ~flushed)", "np.asarray(~inside)"),

@@ -89,4 +89,4 @@ def test_editions_of_other_output_types_conflict_everywhere() -> None:
 def test_documents_that_contradict_themselves() -> None:
     found = [d for identity in contracts.ids() for d, _ in editions.contradictions(contracts.get(identity))]
     assert {d.key.verdict for d in found} == {"conflict"}
-    assert len({d.key.id() for d in found}) == len(found) == 15
+    assert len({d.key.id() for d in found}) == len(found) == 17

@@ -37,9 +37,8 @@ ID = f"torchao/dequantize_affine@{RELEASE}"
 
 _MODULE = "quantization/quant_primitives.py"
 _PARTS = (
-    r"^FP8_TYPES = \{.*?\}",
     r"_DTYPE_TO_QVALUE_BOUNDS: .*?\}",
-    r"^_SUB_BYTE_UINT_BOUNDS = \{.*?\}",
+    r"^FP8_TYPES = \{.*?\}",
     r'^class ZeroPointDomain\(.*?""".*?"""',
     r'^def quantize_affine\(.*?""".*?"""',
     r'^def dequantize_affine\(.*?""".*?"""',

@@ -61,7 +61,7 @@ def ulp_distance(a: NDArray[Any], b: NDArray[Any], dtype: str) -> NDArray[np.int
         -1 where exactly one code is NaN, and 0 where both are. -0 and +0 are one apart, since their bits differ.
     """
     if not is_float(dtype):
-        return np.abs(integers(dtype, a) - integers(dtype, b))
+        return np.asarray(np.abs(integers(dtype, a) - integers(dtype, b)))
     sign = np.int64(1 << (BITS[dtype] - 1))
 
     def ordered(codes: NDArray[Any]) -> NDArray[np.int64]:

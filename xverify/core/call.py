@@ -1,7 +1,7 @@
 """A call, its tensors and its outcome, and their wire form.
 
-A worker process may be another Python with another version of a framework. Of xverify, it imports this module, `surroundings`
-and `moves` only. So they need the standard library and NumPy, and nothing else.
+A worker process may be another Python with another version of a framework. Of xverify, it imports this module, `surroundings`,
+`neighbours` and `moves` only. So they need the standard library and NumPy, and nothing else.
 
 Tensors hold *codes*: the bits of each element as an unsigned integer. Elements of 4 and 2 bits have an array item of their
 own too, with their bits lowest and the other bits 0. Names of dtypes are those of NumPy and ml_dtypes.
@@ -173,7 +173,7 @@ class Call:
     around: tuple[str, ...] = ()
     """The surroundings of the operator in a small graph, in words of `xverify.core.surroundings`.
 
-    The expected result is that of the operator alone.
+    If they only move data, the expected result is that of the operator alone.
     """
 
     @property

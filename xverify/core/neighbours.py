@@ -401,42 +401,37 @@ def _quantizing(call: Call, point: Point, digits: _Digits, target: str) -> _Made
     else:
         dtype = dtypes[(digits.dtype - 1) % len(dtypes)]
     base, attributes = _granular(call, point, digits.granularity)
-    scale = _scaled(call, point, dtype, base, _FACTORS[digits.scale])
-    same = own.same_bits(scale) and own.dtype == scale.dtype
-    names = ["scale" if same else target + "_s"]
-    constants = {} if same else {target + "_s": scale}
-    zero, tens = call.tensors.get("zero_point"), digits.zero_point % 6
-    if tens == 0 and zero is not None and zero.dtype == dtype and zero.shape == scale.shape:
-        quantizing = parameters = (names[0], "zero_point")
-        return _Made(
-            Node(QUANTIZE, (point.name, *quantizing), target, attributes, True), dtype, scale, parameters, constants
-        )
-    if tens in (0, 1) or dtype.startswith("float"):
+    scale = _scaled(point, dtype, base, _FACTORS[digits.scale])
+    is_shared = own.same_bits(scale)
+    scale_name, zero_name = "scale" if is_shared else target + "_s", target + "_z"
+    constants = {} if is_shared else {scale_name: scale}
+    quantizing: tuple[str, ...] = (scale_name, zero_name)
+    parameters = quantizing
+    kept, tens = call.tensors.get("zero_point"), digits.zero_point % 6
+    if tens == 0 and kept is not None and kept.dtype == dtype and kept.shape == scale.shape:
+        quantizing = parameters = (scale_name, "zero_point")
+    elif tens == 1 and (dtype == "uint8" or _is_typed(call)):
         # Without a zero point, the result has the type uint8 or that of the attribute output_dtype.
-        if dtype == "uint8" and tens == 1:
-            quantizing = parameters = (names[0],)
-        elif tens == 1 and _is_typed(call):
-            attributes = {**attributes, "output_dtype": dtype}
-            quantizing = parameters = (names[0],)
-        else:
-            constants[target + "_z"] = Tensor(dtype, np.zeros(scale.shape, code_dtype(dtype)))
-            quantizing = (names[0], target + "_z")
-            parameters = quantizing if tens == 0 else quantizing[:1]
-        return _Made(
-            Node(QUANTIZE, (point.name, *quantizing), target, attributes, True), dtype, scale, parameters, constants
-        )
+        attributes = attributes if dtype == "uint8" else {**attributes, "output_dtype": dtype}
+        quantizing = parameters = (scale_name,)
+    else:
+        constants[zero_name] = _zero_point(dtype, scale.shape, tens)
+        parameters = parameters[:1] if tens == 1 else parameters
+    node = Node(QUANTIZE, (point.name, *quantizing), target, attributes, True)
+    return _Made(node, dtype, scale, parameters, constants)
+
+
+def _zero_point(dtype: str, shape: Shape, tens: int) -> Tensor:
+    """A zero point by the digit of tens. That of a float is 0."""
     lowest, highest = _range(dtype)
     middle = (lowest + highest + 1) // 2
-    mask = (1 << BITS[dtype]) - 1
-    if tens == 5:
-        wide = (middle + np.arange(scale.size) % 3).reshape(scale.shape)
+    if tens < 2 or dtype.startswith("float"):
+        wide = np.zeros(shape, np.int64)
+    elif tens == 5:
+        wide = (middle + np.arange(int(np.prod(shape, dtype=np.int64))) % 3).reshape(shape)
     else:
-        wide = np.full(scale.shape, {2: lowest, 3: highest, 4: middle + 1}[tens])
-    constants[target + "_z"] = Tensor(dtype, np.asarray(wide & mask).astype(code_dtype(dtype)))
-    parameters = (names[0], target + "_z")
-    return _Made(
-        Node(QUANTIZE, (point.name, *parameters), target, attributes, True), dtype, scale, parameters, constants
-    )
+        wide = np.full(shape, {2: lowest, 3: highest, 4: middle + 1}[tens])
+    return Tensor(dtype, np.asarray(wide & ((1 << BITS[dtype]) - 1)).astype(code_dtype(dtype)))
 
 
 def _is_typed(call: Call) -> bool:
@@ -471,7 +466,7 @@ def _granular(call: Call, point: Point, digit: int) -> tuple[Array, dict[str, An
     return first * factors, {"axis": axis if digit == 8 else -1, "block_size": 2}
 
 
-def _scaled(call: Call, point: Point, dtype: str, base: Array, factor: Any) -> Tensor:
+def _scaled(point: Point, dtype: str, base: Array, factor: Any) -> Tensor:
     if factor == 1.0:
         return coded(point.dtype, base)
     if factor == _NEXT:

@@ -186,6 +186,18 @@ def changes_values(call: Call) -> bool:
     return changing_graph(call) is not None
 
 
+def changing_operators(graph: Graph) -> List[str]:
+    """The operators besides the call's own that lead to the graph's result and do more than move data, in their order."""
+    needed, operators = {graph.output}, []
+    for node in reversed(graph.nodes):
+        if node.output in needed:
+            needed.update(node.inputs)
+            operators += [node.operator] if node.output != "y" else []
+    return list(dict.fromkeys(operator for operator in reversed(operators) if operator not in _MOVING))
+
+
+_MOVING = ("Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Slice", "Gather", "Concat", "Identity")
+
 _FORKS = ("identity", "relu", "neg", "quantize")
 """Operators of a second consumer."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xverify.contracts.model import Cell
 from xverify.core.call import Call, Outcome
@@ -39,15 +39,45 @@ def blame_graphs(state: RunState) -> list[GraphFault]:
 
 
 def _blamed(state: RunState, subject: Subject, cell: Cell, judged: Judged, outcome: Outcome) -> GraphFault:
-    contract, got = judged.contract, outcome.tensor
-    assert got is not None
+    lone = _follows_from(state, subject, judged, outcome)
+    if lone is not None:
+        return GraphFault(subject, cell, judged, outcome, lone)
+    judged, outcome = _fewest_words(state, subject, judged, outcome)
+    assert outcome.tensor is not None
+    return GraphFault(subject, cell, judged, outcome, None, explain(judged.contract, judged.call, outcome.tensor))
+
+
+def _follows_from(state: RunState, subject: Subject, judged: Judged, outcome: Outcome) -> Cell | None:
+    """The cell of the lone call if its wrong result leads to the graph's. The result is then counted as one of that cell."""
     lone, answer = _lone(state, subject, judged)
     own = None if answer is None else verdicts.compared(lone, answer)
-    is_wrong = own is not None and own.wrong_values > 0
-    if is_wrong and answer and answer.tensor and follows(contract, judged.call, got, answer.tensor):
-        state.tally.observe(lone, subject, answer, is_judged=True)
-        return GraphFault(subject, cell, judged, outcome, lone.cell)
-    return GraphFault(subject, cell, judged, outcome, None, explain(contract, judged.call, got))
+    if own is None or not own.wrong_values or answer is None or answer.tensor is None or outcome.tensor is None:
+        return None
+    if not follows(judged.contract, judged.call, outcome.tensor, answer.tensor):
+        return None
+    state.tally.observe(lone, subject, answer, is_judged=True)
+    return lone.cell
+
+
+def _fewest_words(state: RunState, subject: Subject, judged: Judged, outcome: Outcome) -> tuple[Judged, Outcome]:
+    """The same operands in the smallest surroundings that still give wrong values.
+
+    An explanation of fewer operators is likelier to be the right one, and tells apart what each operator does wrong.
+    """
+    smaller = True
+    while smaller and subject.name not in state.pool.failures and not state.out_of(1.0):
+        smaller = False
+        for index in range(len(judged.call.around)):
+            around = (*judged.call.around[:index], *judged.call.around[index + 1 :])
+            candidate = verdicts.judge(judged.contract, replace(judged.call, around=around), judged.number)
+            if candidate.legal is None or not candidate.legal.in_graph:
+                continue
+            answer = state.pool.ask(subject, candidate.call)
+            comparison = verdicts.compared(candidate, answer)
+            if comparison is not None and comparison.wrong_values:
+                judged, outcome, smaller = candidate, answer, True
+                break
+    return judged, outcome
 
 
 def _lone(state: RunState, subject: Subject, judged: Judged) -> tuple[Judged, Outcome | None]:

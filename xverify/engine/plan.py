@@ -51,10 +51,10 @@ implementation that optimises graphs."""
 SPOILED_EACH = 16
 """The number of calls that break, or open, each clause in the deterministic part."""
 
-TRIED_EACH = 64
+TRIED_EACH = 96
 """The number of calls that break, or open, a clause from which `SPOILED_EACH` are chosen."""
 
-POOL = 160
+POOL = 220
 """The number of small calls of an edition that are tried for each clause."""
 
 EXAMPLES = 200
@@ -145,7 +145,12 @@ def _in_turn(contract: Contract, run_seed: int) -> Iterator[list[Case]]:
     # Forbidden and open calls come early, so that a short run contains them too.
     yield next(cells, [])
     yield list(spoiled_cases(contract, run_seed, repair=repair))
-    while any(walked := [next(cells, []), [case for part in others for case in next(part, [])]]):
+
+    def beside() -> list[Case]:
+        # The calls of the lap find out more about a cell.
+        return [replace(case, more=True) for part in others for case in next(part, [])]
+
+    while any(walked := [next(cells, []), beside()]):
         # A large call costs as much as 20 others, so they come one by one.
         yield from (cases + next(large, []) for cases in walked if cases)
     yield from large

@@ -18,7 +18,7 @@ from typing import Any
 
 from xverify.core.verdict import Verdict
 from xverify.verify.attribute import mistake_of
-from xverify.verify.details import is_partly, names_types
+from xverify.verify.details import is_partly, names_operators, names_types
 from xverify.verify.region import EVERYWHERE, NOWHERE_SIMPLE
 
 Json = Mapping[str, Any]
@@ -149,6 +149,8 @@ def _mistakes(finding: Json, detail: str) -> list[str]:
     """The mistakes that give a finding's values."""
     by = finding["attribution"]
     if by is None:
+        if names_operators(detail):
+            return [detail]
         plain = names_types(detail) or not detail
         return [UNEXPLAINED if plain else detail.partition(":")[0]]
     departures = by.get("departures")

@@ -147,6 +147,8 @@ def _with_texts(groups: Mapping[CauseKey, list[Json]], about: Context) -> dict[C
     departing: dict[tuple[str, str, str, str], set[str]] = defaultdict(set)
     for key, group in groups.items():
         for finding in group if key.kind == VALUES and key.mistake != UNEXPLAINED else ():
+            if (finding["witness"] or {}).get("in_graph"):
+                continue  # another operator of the graph may be to blame
             departing[_departure_from_text(key, finding)].add(key.family)
     nobody = {where for where, families in departing.items() if len(families) > 1 and families >= asked[where[:2]]}
     result: dict[CauseKey, list[Json]] = defaultdict(list)

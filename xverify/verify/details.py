@@ -10,7 +10,7 @@ translates it.
 | crash, hang | ``allowed:values``, ``forbidden:CLAUSE:empty``, ``unspecified:CLAUSE:values``, ``out-of-memory`` |
 | memory | the worker's note: ``input-written`` |
 | nondeterministic | a note, a setting such as ``threads=8``, ``threads=8:refuses``, or nothing |
-| violation | RECIPE, ``partly:RECIPE``, ``types:X:OUTPUT``, ``graph:X:OUTPUT``, ``result-type:GOT:DUE``, ``result-shape`` |
+| violation | RECIPE, ``partly:RECIPE``, ``types:X:OUTPUT``, ``graph:OPERATORS``, ``result-type:GOT:DUE``, ``result-shape`` |
 | mixed | RECIPE, ``types:X:OUTPUT``, ``equivalence:TWIN`` |
 | unreadable-result | the type of the result or the dtype of the array: ``NoneType``, ``object``, ``NoneType:forbidden`` |
 | wrongly-accepted | CLAUSE |
@@ -23,7 +23,7 @@ translates it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from xverify.core.verdict import Verdict
 
@@ -38,9 +38,14 @@ def types_detail(x_dtype: str, out_dtype: str) -> str:
     return detail_of("types", x_dtype, out_dtype)
 
 
-def graph_detail(x_dtype: str, out_dtype: str) -> str:
-    """The detail of values that a call has only among neighbours which change values."""
-    return detail_of("graph", x_dtype, out_dtype)
+def graph_detail(operators: Sequence[str]) -> str:
+    """The detail of values that a call has only among these operators, which change values."""
+    return detail_of("graph", "+".join(operators))
+
+
+def names_operators(detail: str) -> bool:
+    """True for what `graph_detail` gives, and for the name of a rewrite."""
+    return detail.startswith("graph:")
 
 
 def names_types(detail: str) -> bool:

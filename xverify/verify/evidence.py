@@ -60,6 +60,8 @@ class Evidence:
     """Readings that the text does not admit and that give every value so far; None before the first search."""
     probes: list[tuple[Judged, CheckedResult]] = field(default_factory=list)
     """The calls with which the search begins."""
+    early: list[tuple[Judged, CheckedResult]] = field(default_factory=list)
+    """Calls that came before the probes of the cell and that an admitted reading explains. A search begins with the probes."""
     wrong: list[tuple[Judged, CheckedResult]] = field(default_factory=list)
     """Calls with wrong values, kept for the end."""
     right: list[tuple[Judged, CheckedResult]] = field(default_factory=list)
@@ -111,12 +113,11 @@ class Evidence:
 
     def _follow(self, judged: Judged, seen: CheckedResult, is_judged: bool, explained: bool) -> None:
         if self.others is None:
-            if (
-                explained
-                and judged.places is None
-                and (not self.probes or judged.call.around or seen.got.size > KEPT_VALUES)
-            ):
+            if explained and judged.places is None and (judged.call.around or seen.got.size > KEPT_VALUES):
                 return  # this search would be its own; a search on the lap's calls is shared by cells of equal types
+            if explained and judged.places is None and judged.more:
+                self.early += [(judged, seen)] if len(self.early) < KEPT_PROBES else []
+                return
             self.probes.append((judged, seen))
             if judged.more and len(self.probes) < KEPT_PROBES:
                 return
@@ -147,6 +148,7 @@ class Evidence:
         judged = self.probes[0][0]
         contract, operands = judged.contract, judged.contract.operands(judged.call)
         readings = attribute.search(contract, [_beginning(result) for _, result in self.probes])
+        self.probes, self.early = [*self.probes, *self.early], []
         admitted = {reading.simplified(operands) for reading in contract.readings(judged.call)}
         self.others = tuple(reading for reading in readings if reading.simplified(operands) not in admitted)
         # The search used some values only. Compare the others too.

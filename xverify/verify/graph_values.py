@@ -39,8 +39,8 @@ Codes = NDArray[Any]
 RESULT = "y"
 """The name of the result of the call's own operator."""
 
-FREE_ZEROS = "sign of zero"
-"""An operator that only `xverify.verify.rewrites` uses: each zero may have any sign."""
+FREE_ZEROS, FINITE = "sign of zero", "finite"
+"""Operators that only `xverify.verify.rewrites` uses: each zero may have any sign, and infinity may be the largest number."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,6 +240,14 @@ def _with_free_zeros(dtype: str, codes: Codes, is_open: NDArray[np.bool_]) -> Va
     return united(dtype, codes, is_open)
 
 
+def _with_finite(x: Values) -> Values:
+    """The values with the largest number of the same sign for each infinity."""
+    infinite = np.isinf(x.numbers)
+    return united(
+        x.dtype, np.concatenate([x.codes, np.where(infinite, x.codes - x.codes.dtype.type(1), x.codes)]), x.open
+    )
+
+
 def _chosen(x: Values, other: Values, largest: bool) -> Values:
     """The larger or the smaller of two operands, for all pairs of alternatives."""
     pairs = []
@@ -356,6 +364,7 @@ _OPERATORS: Mapping[str, Callable[..., Values]] = {
     "Relu": _relu,
     "Neg": _neg,
     "Abs": _abs,
+    FINITE: lambda node, x: _with_finite(x),
     FREE_ZEROS: lambda node, x: _with_free_zeros(x.dtype, x.codes, x.open),
     "Max": lambda node, a, b: _chosen(a, b, largest=True),
     "Min": lambda node, a, b: _chosen(a, b, largest=False),

@@ -30,11 +30,14 @@ from xverify.core.surroundings import Graph, surround
 from xverify.verify.attribute import Attribution
 from xverify.verify.compare import Comparison
 from xverify.verify.findings import Discrepancy
-from xverify.verify.graph_values import FREE_ZEROS, RESULT, Values, evaluate, united
+from xverify.verify.graph_values import FINITE, FREE_ZEROS, RESULT, Values, evaluate, united
 from xverify.verify.verdicts import Judged, violates
 
 _PREFIX = "graph:"
 """The beginning of a rewrite's name."""
+
+FEW_CODES = 4
+"""Number of different codes of a result that a pair of mistakes must explain. Many pairs give one code."""
 
 MOST_COMBINED = 60
 """Number of rewrites with two mistakes that are tried."""
@@ -58,6 +61,8 @@ class _Candidate:
     """The values with which the graph begins: a key of `_STARTS`."""
     run: tuple[Node, ...] = ()
     """Nodes that act on the codes of x."""
+    is_pair: bool = False
+    """True for two mistakes."""
     rounding: str = ""
     """The way in which QuantizeLinear rounds: a key of `_ROUNDINGS`; "" for that of its text."""
 
@@ -144,7 +149,7 @@ def _candidates(graph: Graph) -> Iterator[_Candidate]:
     yield from _pooled_codes(graph, path)
     yield from _with_parameters_of_another(graph, path)
     yield from _on_another_axis(graph, path)
-    yield from _without_sign_of_zero(graph, path)
+    yield from _with_odd_results(graph, path)
     if any(node.operator == QUANTIZE for node in path):
         for way in _ROUNDINGS:
             yield _Candidate(_rounded(way), graph, rounding=way)
@@ -165,7 +170,7 @@ def _combined(singles: Sequence[_Candidate]) -> Iterator[_Candidate]:
             if second.rewrite.name.startswith(_PREFIX + "without") or made >= MOST_COMBINED:
                 continue
             made += 1
-            yield replace(second, rewrite=_both(first.rewrite, second.rewrite))
+            yield replace(second, rewrite=_both(first.rewrite, second.rewrite), is_pair=True)
 
 
 def _rewrite(name: str, words: str) -> Rewrite:
@@ -315,7 +320,7 @@ def _with_pair_added(graph: Graph, path: Sequence[Node]) -> Iterator[_Candidate]
             rewrite = _rewrite(f"quantizes-again:{to or 'own'}", f"quantizes a result again{f' to {to}' if to else ''}")
             yield _Candidate(rewrite, made)
             for way in _ROUNDINGS:
-                yield _Candidate(_both(rewrite, _rounded(way)), made, rounding=way)
+                yield _Candidate(_both(rewrite, _rounded(way)), made, is_pair=True, rounding=way)
 
 
 def _rounded(way: str) -> Rewrite:
@@ -328,18 +333,20 @@ def _both(first: Rewrite, second: Rewrite) -> Rewrite:
     return Rewrite(name, f"{first.words} and {second.words}")
 
 
-def _without_sign_of_zero(graph: Graph, path: Sequence[Node]) -> Iterator[_Candidate]:
-    """The graph with zeros of both signs for each zero of one operator."""
+def _with_odd_results(graph: Graph, path: Sequence[Node]) -> Iterator[_Candidate]:
+    """The graph with one operator that loses the sign of zero, or gives the largest number for infinity."""
     for node in path:
-        if node.operator in _ON_FLOATS and node.operator != QUANTIZE:
-            name = f"{node.output}_signed"
+        if node.operator not in _ON_FLOATS or node.operator == QUANTIZE:
+            continue
+        for also, token, words in (
+            (FREE_ZEROS, "zero-sign", "loses the sign of zero"),
+            (FINITE, "finite", "gives the largest finite number for infinity"),
+        ):
+            name = f"{node.output}_own"
             nodes: list[Node] = []
             for each in graph.nodes:
-                if each is node:
-                    nodes += [replace(node, output=name), Node(FREE_ZEROS, (name,), node.output)]
-                else:
-                    nodes.append(each)
-            rewrite = _rewrite(f"zero-sign:{node.operator}", f"loses the sign of zero in {node.operator}")
+                nodes += [replace(node, output=name), Node(also, (name,), node.output)] if each is node else [each]
+            rewrite = _rewrite(f"{token}:{node.operator}", f"{words} in {node.operator}")
             yield _Candidate(rewrite, replace(graph, nodes=tuple(nodes)))
 
 
@@ -364,6 +371,8 @@ _ON_FLOATS = (QUANTIZE, "Relu", "Neg", "Abs", "Max", "Min", "Clip", "Mul", "MaxP
 
 
 def _explains(contract: Contract, candidate: _Candidate, got: Tensor) -> bool:
+    if candidate.is_pair and np.unique(got.codes).size < FEW_CODES:
+        return False
     try:
         start = _STARTS[candidate.start](contract, candidate)
         graph = _in_float32(candidate.graph) if candidate.start == "wide" else candidate.graph

@@ -17,7 +17,7 @@ from xverify.core.bits import canonical
 from xverify.core.call import Call, Outcome
 from xverify.core.verdict import Verdict
 from xverify.strategies.plainer import plainer_calls, plainness
-from xverify.strategies.smaller import less_around, smaller_calls
+from xverify.strategies.smaller import less_around, smaller_calls, squeezed
 from xverify.verify import changes, editions, equivalence, variants, verdicts
 from xverify.verify.attribute import named
 from xverify.verify.findings import Discrepancy, Finding
@@ -251,6 +251,9 @@ def shrink(
             seen = (candidate for candidate in smaller if _is_where_seen(finding, contract, candidate))
             any(shows(candidate) for candidate in together(seen))
             answered.clear()
+        # Without its attributes, a call of one axis may be one of rank 0.
+        if _size(flat := squeezed(best[1])) < _size(best[1]):
+            shows(flat)
         ended_early = before
 
     if not shows(call):

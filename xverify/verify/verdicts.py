@@ -19,7 +19,7 @@ from xverify.core.bits import canonical
 from xverify.core.call import Call, Outcome
 from xverify.core.dtypes import FLOATS, INTEGERS
 from xverify.core.rounding import is_subnormal
-from xverify.core.surroundings import Graph, changing_graph
+from xverify.core.surroundings import Graph, changing_graph, changing_operators, surround
 from xverify.core.verdict import Verdict
 from xverify.verify.attribute import Attribution, Misread, Recipe, Zeros, evaluated, gives
 from xverify.verify.compare import Comparison, compare
@@ -340,9 +340,10 @@ def violates(
     contradicts = f"contradicts {clause_text(judged, clause)!r}"
     count = comparison.wrong_values
     if judged.legal is not None and judged.legal.in_graph:
-        key = Key(subject, contract.id, Verdict.VIOLATION, clause, graph_detail(cell.x_dtype, cell.out_dtype))
+        beside = changing_operators(surround(judged.call))
+        key = Key(subject, contract.id, Verdict.VIOLATION, clause, graph_detail(beside))
         summary = (
-            f"{subject} gives values of a graph that no legal result of its nodes leads to, with x of {cell.x_dtype}"
+            f"{subject} gives values of a graph with {' and '.join(beside)} that no legal result of its nodes leads to"
         )
         return Discrepancy(key, summary, None, count, comparison.max_ulp)
     if recipe is None:

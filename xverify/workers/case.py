@@ -30,4 +30,4 @@ class Case:
     """Indices of the values that probe readings, see `xverify.strategies.lap.Probe`; None outside the lap over the cells."""
 
     more: bool = False
-    """True if later calls probe the same cell, see `xverify.strategies.lap.Probe`."""
+    """True if later calls may probe the same cell, see `xverify.strategies.lap.Probe`."""
