@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
+from cell_calls import ONNX
 from folders import SUPPORT
+from lattice_oracles import SUBJECT, Asked, changed, follows
 
 from xverify import contracts
+from xverify.arithmetic.readings import EXACT
+from xverify.core.call import Call
+from xverify.core.dtypes import tensor
+from xverify.engine.conclude_graphs import by_rewrite
 from xverify.engine.options import Options
 from xverify.engine.sweep import sweep
 from xverify.oracles.protocol import Oracle, Path
@@ -41,3 +50,29 @@ def test_a_fault_of_the_operator_is_no_rewrite(tmp_path):
     found = values_causes(tmp_path, "load_off_by_one")
     assert found
     assert not any("in_graph" in cause.first["witness"] for cause in found)
+
+
+@pytest.mark.parametrize(
+    ("around", "positive", "words"),
+    [
+        (("y>slice:0",), True, "quantizes a result again to uint8"),
+        (("y>slice:0",), False, "gives 0, whatever the operands"),
+        ((), True, "quantizes the result again to uint8 without a zero point"),
+    ],
+)
+def test_zeros_in_graphs_alone_are_those_of_a_rewrite(around: tuple[str, ...], positive: bool, words: str) -> None:
+    """The fake gives 0 for negative numbers, or for all."""
+
+    def zeros(call: Call, codes: np.ndarray) -> np.ndarray:
+        return np.where(codes >> 31 | np.uint32(not positive), 0, codes)
+
+    asked = Asked(ONNX, changed(follows(ONNX, EXACT), zeros))
+    for size in (40, 50, 60):
+        x = np.random.default_rng(size).integers(-100, 100, size)
+        call = Call(ONNX.id, {"x": tensor("int8", x), "scale": tensor("float32", 0.5)}, {"axis": 0})
+        asked.ask(replace(call, around=around))
+    asked.tally.settle()
+    ((_, _, cell, discrepancy, judged, outcome),) = asked.tally.violations()
+    by = by_rewrite(SUBJECT, discrepancy, judged, outcome, cell.evidence.wrong).attribution
+    assert by is not None
+    assert by.words.partition(", and")[0] == words

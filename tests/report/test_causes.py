@@ -21,6 +21,7 @@ CLAUSES = {
 }  # fmt: skip
 PLAIN = Context({}, {}, frozenset(), {})
 IGNORED = {"stage": "subtraction", "is": "ignored", "instead": "exact", "words": "takes the zero point as 0"}
+UNSIGNED = {"stage": "zero", "is": "unsigned", "instead": "signed", "words": "gives 0 instead of -0"}
 ROUNDED = {"stage": "precision", "is": "float16", "instead": "once", "words": "rounds the product to float16 first"}
 
 
@@ -107,14 +108,33 @@ def test_findings_with_different_ledger_states_are_not_grouped() -> None:
 
 
 def test_each_departure_of_a_recipe_is_a_cause_and_front_ends_of_one_kernel_share_it() -> None:
-    both = finding("violation", "a+b", recipe="a+b", departures=[IGNORED, ROUNDED], subject="eager")
-    one = finding("violation", "a", recipe="a", departures=[IGNORED], subject="function")
+    both = finding("violation", "a+b", recipe="a+b", departures=[UNSIGNED, ROUNDED], subject="eager")
+    one = finding("violation", "a", recipe="a", departures=[UNSIGNED], subject="function")
     families = {"eager": "eager", "function": "eager"}
     for each in (both, one):
         each["subject"]["family"] = families[each["subject"]["name"]]
     first, second = sorted(grouped([both, one]), key=lambda cause: -len(cause.findings))
     assert first.implementations == ("eager", "function")
-    assert (first.title, second.title) == (IGNORED["words"], ROUNDED["words"])
+    assert (first.title, second.title) == (UNSIGNED["words"], ROUNDED["words"])
+
+
+def _departure(stage: str, option: str) -> dict[str, str]:
+    return {"stage": stage, "is": option, "instead": "", "words": option}
+
+
+@pytest.mark.parametrize(
+    ("departures", "mistakes"),
+    [
+        ((("index", "next"), ("subtraction", "operands-float32")), ["next"]),
+        ((("index", "next"), ("operation", "divide")), ["next"]),
+        ((("subtraction", "ignored"), ("precision", "float32")), ["ignored"]),
+        ((("subtraction", "wrap-int32"), ("final", "truncated")), ["wrap-int32"]),
+        ((("scale_cast", "float16"), ("final", "truncated")), ["float16", "truncated"]),
+    ],
+)
+def test_a_rounding_beside_a_wrong_operand_is_no_cause(departures: Any, mistakes: list[str]) -> None:
+    listed = grouped([finding("violation", "r", recipe="r", departures=[_departure(*each) for each in departures])])
+    assert sorted(cause.title for cause in listed) == mistakes
 
 
 @pytest.mark.parametrize(("zero_point", "shown"), [("", "next-scale"), ("int8", "next")])

@@ -179,6 +179,23 @@ def test_a_few_wrong_values_are_not_named() -> None:
     assert said.attribution is None
 
 
+def test_a_recipe_is_not_named_for_infinities_alone() -> None:
+    """Many mistakes make every result infinite."""
+
+    def infinite(call: Call, codes: Any) -> Any:
+        return np.where(codes & 0x7FFF, codes & 0x8000 | 0x7C00, codes)
+
+    contract = contracts.get("onednn/DynamicDequantize-1@3.7")
+    asked = Asked(contract, changed(follows(contract, EXACT), infinite))
+    for seed in (1, 2):
+        x = np.random.default_rng(seed).permutation(np.arange(-128, 128))
+        tensors = {"x": tensor("int8", x), "scale": tensor("float16", [0.02353])}
+        asked.ask(Call(contract.id, tensors, {"qtype": "per_tensor"}))
+    said = asked.violation()
+    assert said is not None
+    assert said.attribution is None, said.summary
+
+
 # -- call after call --------------------------------------------------------------------------------------
 
 

@@ -22,9 +22,14 @@ def operands_of(x_dtype: str, out: str = "float32") -> Operands:
     return NEWEST.operands(call)
 
 
+def typed(x_dtype: str, zero_point: str = "", out: str = "float32") -> Operands:
+    dtypes = {"x": x_dtype, "scale": "float32"} | ({"zero_point": zero_point} if zero_point else {})
+    return Operands({}, dtypes, out, ())
+
+
 def test_one_recipe_for_many_cells() -> None:
     """8-bit differences never wrap in int32. Rounding to float32 shows with int32 only."""
-    small, wide, other = operands_of("int8"), operands_of("int32"), operands_of("int16")
+    small, wide, other = operands_of("int8"), typed("int32", "int32"), operands_of("int16")
     single = Stepwise(precision="float32")
     for order in (1, -1):
         groups = [
@@ -52,6 +57,13 @@ def test_the_recipe_of_most_cells_is_taken_first() -> None:
         [(number, operands, readings) for number, (operands, readings) in enumerate(zip(types, sets, strict=True))]
     )
     assert [reading in readings for reading, readings in zip(apart, sets, strict=True)] == [True] * 4
+
+
+def test_a_cell_that_does_not_show_a_wrong_subtraction_is_not_named_after_it() -> None:
+    ignores, rounds = Stepwise("ignored", precision="float32"), Stepwise(precision="float32")
+    shows, without = typed("int16", "int16", "float16"), typed("int16", "", "float16")
+    cells = [("one", shows, (ignores,)), ("one", without, (rounds.simplified(without),))]
+    assert common(cells) == [ignores, rounds]
 
 
 def test_the_output_type_is_named_as_such() -> None:

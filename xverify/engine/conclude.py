@@ -57,7 +57,7 @@ def _violations(state: RunState) -> None:
     wrong: SamplesOf = defaultdict(list)
     pieces: dict[tuple[Key, Standing], Recipe | None] = {}
     for subject, _, tally, from_recipe, judged, outcome in state.tally.violations():
-        discrepancy = by_rewrite(subject, from_recipe, judged, outcome)
+        discrepancy = by_rewrite(subject, from_recipe, judged, outcome, tally.evidence.wrong)
         equal = tuple(reading.name for reading in tally.evidence.others or ())
         counted = _counted(discrepancy, _explained(tally), tally.wrong)
         whole = replace(counted, max_ulp=tally.max_ulp, equal=equal)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from xverify.contracts.model import Cell
@@ -10,6 +11,7 @@ from xverify.core.verdict import Verdict
 from xverify.engine.record import record
 from xverify.engine.state import RunState
 from xverify.verify import verdicts
+from xverify.verify.attribute import CheckedResult, Zeros, is_misreading
 from xverify.verify.findings import Discrepancy, Subject
 from xverify.verify.rewrites import Rewrite, explain, follows, violates_in_graph, without_changes
 from xverify.verify.verdicts import Judged
@@ -102,15 +104,40 @@ def record_graphs(state: RunState, faults: list[GraphFault]) -> None:
             record(state, discrepancy, fault.subject, fault.judged, fault.outcome)
 
 
-def by_rewrite(subject: Subject, discrepancy: Discrepancy, judged: Judged, outcome: Outcome) -> Discrepancy:
-    """The discrepancy of a graph that moves data, by the rewrite that explains it if no recipe does."""
+def by_rewrite(
+    subject: Subject,
+    discrepancy: Discrepancy,
+    judged: Judged,
+    outcome: Outcome,
+    wrong: Sequence[tuple[Judged, CheckedResult]] = (),
+) -> Discrepancy:
+    """The discrepancy of a graph that moves data, by the rewrite that explains it if no recipe does.
+
+    Args:
+        subject: the implementation.
+        discrepancy: the discrepancy by a recipe, if one is known.
+        judged: the call that shows it.
+        outcome: its outcome.
+        wrong: the kept calls of the cell with wrong values.
+    """
     got = outcome.tensor
-    if discrepancy.attribution is not None or not judged.call.around or got is None:
+    if not judged.call.around or got is None or not (discrepancy.attribution is None or _in_graphs(discrepancy, wrong)):
         return discrepancy
     rewrite, comparison = explain(judged.contract, judged.call, got), verdicts.compared(judged, outcome)
     if rewrite is None or comparison is None:
         return discrepancy
+    if discrepancy.attribution is not None:
+        rewritten = [seen for each, seen in wrong if explain(each.contract, each.call, seen.got) is not None]
+        if 2 * len(rewritten) < len(wrong):
+            return discrepancy
     return violates_in_graph(judged, subject.name, got, comparison, rewrite.name) or discrepancy
+
+
+def _in_graphs(discrepancy: Discrepancy, wrong: Sequence[tuple[Judged, CheckedResult]]) -> bool:
+    """True if graphs alone show zeros or an indexing mistake, as an optimiser that adds a pair to uint8 may do."""
+    by = discrepancy.attribution
+    is_doubtful = by is not None and (by.reading == Zeros.name or is_misreading(by.reading))
+    return is_doubtful and bool(wrong) and all(each.call.around for each, _ in wrong)
 
 
 def _join(state: RunState, fault: GraphFault, lone: Cell) -> None:

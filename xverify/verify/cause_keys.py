@@ -166,14 +166,36 @@ def _mistakes(finding: Json, detail: str) -> list[str]:
     if any(_changes_range(departure) for departure in departures):
         # The other stages of a range formula change the last places only, so they are no cause of their own.
         departures = [each for each in departures if each["stage"] == "subnormals" or _changes_range(each)]
-    elif any(departure["stage"] == "operation" for departure in departures):
+    for changes in (_reads_another_operand, _changes_value):
+        if any(map(changes, departures)):
+            # The other stages change the last places, or show alone where every operand is right.
+            departures = [each for each in departures if each["stage"] == "subnormals" or changes(each)]
+            break
+    if any(departure["stage"] == "operation" for departure in departures):
         # Another operation has other steps, and each of them is rounded.
         departures = [each for each in departures if each["stage"] != "precision"]
     return list(dict.fromkeys(departure_token(departure) for departure in departures))
 
 
+_OTHER_ZERO_POINTS = ("ignored", "zero-point-rounded", "zero-point-truncated")
+"""Options of the subtraction that take another zero point."""
+
 _OF_RANGES = ("origin", "snap", "form", "narrow", "clamp", "source", "divisor")
 """Stages of `xverify.arithmetic.range_affine` and ``range_scaled`` that change more than the last places."""
+
+
+def _reads_another_operand(departure: Json) -> bool:
+    """True if the recipe takes other elements than the text says, or leaves an operand out."""
+    option = departure["is"]
+    return departure["stage"] == "index" or (departure["stage"] == "subtraction" and option in _OTHER_ZERO_POINTS)
+
+
+def _changes_value(departure: Json) -> bool:
+    """True if the right operands give another value, and not only other last places."""
+    stage, option = departure["stage"], departure["is"]
+    return (stage == "operation" and option == "divide") or (
+        stage == "subtraction" and option.startswith(("wrap-", "saturate-"))
+    )
 
 
 def _changes_range(departure: Json) -> bool:

@@ -15,6 +15,7 @@ from xverify.arithmetic.indexing import Misindexing
 from xverify.arithmetic.reading import Reading
 from xverify.core.bits import canonical, ulp_distance
 from xverify.core.call import Tensor
+from xverify.core.dtypes import values
 from xverify.verify import attribute
 from xverify.verify.attribute import (
     FEW,
@@ -40,6 +41,12 @@ MOST_PIECES = 4
 MOST_RECIPES = 3
 """The largest number of recipes that are named for the wrong values of one cell."""
 
+
+FEW_DISTINCT = 4
+"""The least number of distinct finite wrong results, zeros aside, that a recipe far from the admitted readings may explain.
+
+Many recipes give the same infinity or NaN.
+"""
 
 HELD = 1024
 """The number of values after which only one call in four is compared with the remaining readings."""
@@ -128,12 +135,14 @@ class Evidence:
     def settle(self, is_judged: bool) -> None:
         """Search with the probes that came, if the cell's last one did not.
 
-        It was refused, or the run ended.
+        It was refused, or the run ended. A recipe far from the admitted readings needs several distinct results.
         """
         if self.others is None and self.probes:
             began = time.perf_counter()
             self._begin(is_judged)
             self.seconds += time.perf_counter() - began
+        if self.whole and self.probes[0][0].contract.domain.family != "range" and not _is_telling(self):
+            self.others = ()
 
     def _begin(self, is_judged: bool) -> None:
         judged = self.probes[0][0]
@@ -235,6 +244,15 @@ def _surviving(readings: Sequence[Reading], judged: Judged, seen: CheckedResult)
     return tuple(reading for reading, codes in pairs if np.array_equal(codes, wanted))
 
 
+def _is_telling(evidence: Evidence) -> bool:
+    """True if the kept wrong results tell recipes apart: enough of them are finite, not zero, and distinct."""
+    numbers: set[float] = set()
+    for _, seen in (*evidence.wrong, *evidence.probes):
+        results = values(seen.got.dtype, seen.got.codes[seen.wrong])
+        numbers.update(np.unique(results[np.isfinite(results) & (results != 0)])[:FEW_DISTINCT].tolist())
+    return len(numbers) >= FEW_DISTINCT
+
+
 @dataclass(frozen=True)
 class Explained:
     """The recipe of a cell's wrong values, as known at the end of a run."""
@@ -269,12 +287,15 @@ def explained(evidence: Evidence, likely: Sequence[Misindexing] = (), thorough: 
     if all(attribute.gives(contract, seen.call, seen.got, Zeros()) for seen in amiss):
         return Explained(Zeros(), legal)
     seen_values = sum(seen.got.size for seen in kept)
-    whole = attribute.misreadings(contract, kept, likely=likely, others=seen_values >= FEW_SEEN)
-    if not whole and seen_values >= FEW_NEAR:
+    zeros = all(attribute.gives(contract, seen.call, seen.got, Zeros(), seen.wrong) for seen in amiss)
+    # The places of wrong zeros tell recipes apart, too.
+    telling = zeros or _is_telling(evidence)
+    whole = attribute.misreadings(contract, kept, likely=likely, others=telling and seen_values >= FEW_SEEN)
+    if not whole and telling and seen_values >= FEW_NEAR:
         whole = attribute.misreadings(contract, kept, likely=likely, others=thorough, near=True)
     if whole:
         return Explained(whole[0])
-    if all(attribute.gives(contract, seen.call, seen.got, Zeros(), seen.wrong) for seen in amiss):
+    if zeros:
         # Zeros beside right values may be those of a mistake that gives both.
         whole = attribute.misreadings(contract, amiss) if seen_values >= FEW_SEEN else ()
         by_call = [(piece, _elsewhere(evidence, piece, legal)) for piece in whole[:1]]
@@ -283,11 +304,13 @@ def explained(evidence: Evidence, likely: Sequence[Misindexing] = (), thorough: 
         return Explained(None)
     searches: tuple[Callable[[], tuple[Recipe, ...]], ...] = (
         lambda: attribute.search(contract, amiss, wrong_only=True),
+    )
+    far: tuple[Callable[[], tuple[Recipe, ...]], ...] = (
         lambda: attribute.misreadings(contract, amiss, wrong_only=True),
         lambda: attribute.misreadings(contract, amiss, near=True) if thorough else (),
         lambda: attribute.search(contract, amiss, whole=True, wrong_only=True),
     )
-    for find in searches:
+    for find in (*searches, *far) if telling else searches:
         for piece in find()[:MOST_PIECES]:
             elsewhere = _elsewhere(evidence, piece, legal)
             if elsewhere is not None:
@@ -351,7 +374,8 @@ def _largest(evidence: Evidence, legal: Reading | None) -> tuple[Explained, Evid
         explains = sum(int(seen.wrong.sum()) for _, seen in own.wrong)
         whole = all(attribute.gives(contract, seen.call, seen.got, recipe) for _, seen in own.wrong)
         # Many recipes were tried, and each may give some values by luck.
-        if explains >= (FEW if whole else FEW_SEEN) and (elsewhere := _elsewhere(own, recipe, legal)) is not None:
+        enough = explains >= (FEW if whole else FEW_SEEN) and (not isinstance(recipe, Misread) or _is_telling(own))
+        if enough and (elsewhere := _elsewhere(own, recipe, legal)) is not None:
             return Explained(recipe, elsewhere, own), others
     return None
 

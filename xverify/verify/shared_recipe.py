@@ -41,7 +41,39 @@ def common(cells: Sequence[Group]) -> list[Reading | None]:
             for index in explains[best] & left:
                 chosen[index] = best
             left -= explains[best]
+        _leave_idle_mistakes(cells, group_indices, chosen, explains)
     return chosen
+
+
+def _leave_idle_mistakes(
+    cells: Sequence[Group],
+    indices: Sequence[int],
+    chosen: list[Reading | None],
+    explains: dict[Reading, set[int]],
+) -> None:
+    """Choose another reading for each cell whose types do not show the wrong subtraction of the chosen one.
+
+    Such a cell shows another mistake, such as a rounding, and belongs to the cells that show only that one.
+    """
+    taken = {chosen[index] for index in indices}
+    for index in indices:
+        plain = _without_idle_subtraction(chosen[index], cells[index][1])
+        if plain is not None:
+            others = (reading for reading, explained in explains.items() if reading in taken and index in explained)
+            chosen[index] = next(filter(_subtracts, others), plain)
+
+
+def _without_idle_subtraction(reading: Reading | None, operands: Operands) -> Reading | None:
+    """The reading with an exact subtraction; None if it has one, or if the types show the difference."""
+    if not isinstance(reading, Stepwise) or _subtracts(reading):
+        return None
+    exact = replace(reading, subtraction="exact")
+    return exact if exact.simplified(operands) == reading.simplified(operands) else None
+
+
+def _subtracts(reading: Reading) -> bool:
+    """True if the reading subtracts the zero point that the text names, whatever the rounding."""
+    return not isinstance(reading, Stepwise) or reading.subtraction.startswith(("exact", "operands-"))
 
 
 def _explains(cells: Sequence[Group], indices: Sequence[int]) -> dict[Reading, set[int]]:
