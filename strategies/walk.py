@@ -3,7 +3,8 @@
 First comes one call for every cell, so that a small budget covers all cells. Then come every special scale, a second call for
 every cell in another rank, usual blocks, ordinary weights, every structure (rank, extent, axis, block) with every type of x,
 and every exponent of a scale with every code. The large calls are in `xverify.strategies.large`. The other choices of a
-structure follow from a hash of its number. With fixed strides, only some combinations came up: with 12 types and 6 layouts each type had one layout.
+structure follow from a hash of its number. With fixed strides, only some combinations came up: with 12 types and 6 layouts each
+type had one layout.
 """
 
 from __future__ import annotations
