@@ -520,6 +520,7 @@ _NUMPY_TYPES = {
     "tensor(uint8)": "uint8",
     "tensor(int16)": "int16",
     "tensor(uint16)": "uint16",
+    "tensor(int32)": "int32",
 }
 
 _RAW_TYPES: Dict[str, str] = {

@@ -26,7 +26,7 @@ from xverify.strategies.probes import WIDTH, Probes, probes
 from xverify.strategies.repair import Repair
 from xverify.strategies.structures import Linear, Range, Structure, build
 from xverify.strategies.values import RANGE_RECIPES
-from xverify.strategies.walk import cell_structures
+from xverify.strategies.walk import Picks, cell_structures
 
 ROW = 66
 """Number of values of x for each probe: its own, and others so that a cell has every code of a small type.
@@ -38,7 +38,7 @@ PER_TENSOR_CALLS = 16
 """Approximate number of calls of a cell per tensor."""
 
 SHORT = 60
-"""Number of values in the last block, which is partial."""
+"""Number of values in the last block of every other blocked cell, where it is partial."""
 
 RANGE_VALUES = 8
 """Number of values in each call of a range formula with which a search begins."""
@@ -160,7 +160,9 @@ def _usual_probes(call: Call, structure: Linear, cell_triples: Probes, form: Cal
         places = np.arange(count)[:, None] + np.arange(WIDTH)[None, :] * count
         attributes = dict(form.attributes)
     else:
-        x, shape = rows.reshape(1, -1)[:, : (count - 1) * ROW + SHORT], (1, count)
+        # Some implementations refuse all blocks that do not divide the axis.
+        short = Picks(structure.seed)((SHORT, ROW))
+        x, shape = rows.reshape(1, -1)[:, : (count - 1) * ROW + short], (1, count)
         places = np.arange(count)[:, None] * ROW + np.arange(WIDTH)[None, :]
         attributes = {**form.attributes, "block_size": ROW}
     tensors = {"x": _tensor(structure.x_dtype, x), "scale": _like(call, "scale", cell_triples.scale, shape)}

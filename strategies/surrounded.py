@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
-from itertools import chain
+from itertools import chain, count, islice
 
 import numpy as np
 
 from xverify.contracts.model import Contract
 from xverify.core.call import Call
+from xverify.core.dtypes import INTEGERS
 from xverify.core.moves import AFTER, BEFORE
 from xverify.core.neighbours import (
     CHANGES,
@@ -23,12 +24,15 @@ from xverify.core.neighbours import (
     quantized_dtypes,
     result_dtype,
 )
-from xverify.core.surroundings import OPERATOR, comes_quantized, opset_beside, requantizes, surround
+from xverify.core.surroundings import BEFORE_QUANTIZE, OPERATOR, comes_quantized, opset_beside, requantizes, surround
 from xverify.strategies.structures import Linear, Structure, build
-from xverify.strategies.walk import cell_structures, shape_structures
+from xverify.strategies.walk import cell_structures, fits, scale_outputs, shape_structures, zero_point_choices
 
 MOST_VALUES = 600
 """Largest number of values in a call. A graph costs milliseconds anyway, and many values show nothing more."""
+
+_ODD = (5, 13)
+"""A shape of an odd number of elements."""
 
 PER_TENSOR = ((257,), (4, 65), (1, 5, 53), (2, 3, 1, 43), (3, 4, 3, 2, 4))
 """Shapes of calls per tensor, with tails and with room for most codes of a byte."""
@@ -46,6 +50,9 @@ _OTHER_CONSTANT = 0.15
 _SYMBOLIC = 0.15
 _DRAWN = 4
 """Largest number of words to draw until one applies to the shape, so that it is more than Identity."""
+
+_WHOLE_BLOCKS = 0.5
+"""Share of blocked calls without a remainder, among those of the cells."""
 
 _SPELLED_FROM_THE_BACK = 0.3
 _WITHOUT_OFFSET = 0.2
@@ -70,40 +77,202 @@ _OVERFLOWING = 0.05
 _OWN_PARAMETERS = 0.3
 """Share of quantizing words with the call's own parameters. In the others, each parameter is the call's half of the time."""
 
-_TELLING = (
-    ("y>quantize:0",), ("y>relu:0", "y>quantize:0"), ("y>quantize:1",), ("y>pair:0",), ("x<quantize:0", "y>quantize:0"),
-    ("y>maxpool:1", "y>quantize:0"), ("y>transpose:0", "y>quantize:0"), ("x<transpose:0", "y>relu:0", "y>transpose:0"),
-    ("y>clip:4", "y>quantize:0"), ("y>pair:4",), ("y>pair:1", "y>pair:0"), ("x<quantize:0", "y>pair:20", "y>quantize:5"),
-    ("y>resize:0", "y>quantize:0"), ("fork:0", "y>quantize:0"), ("shared:1",), ("y>pair:5",), ("y>pair:1000",),
-    ("y>clip:5", "y>quantize:30"), ("y>quantize:4",), ("y>maxpool:0", "y>quantize:24"), ("y>neg:0", "y>quantize:0"),
-    ("y>reshape:0", "y>quantize:0"), ("fork:7", "y>relu:0"), ("y>scale:1", "y>quantize:0"), ("y>relu:0", "y>pair:0"),
-    ("y>wider:0", "y>quantize:0"), ("y>min:0", "y>quantize:0"), ("shared:3", "y>pair:0"), ("y>where:0", "y>quantize:0"),
-    ("y>gather:-1", "y>quantize:0"), ("y>abs:0", "y>max:0", "y>pair:6"), ("y>unsqueeze:0", "y>maxpool:1", "y>pair:0"),
+_USUAL = 0.4
+"""Share of calls with the types of most models and constant parameters, among those with structures of the walk."""
+
+_NEGATIVE = 0.3
+"""Share of calls whose scales are all negative, among those with ordinary scales."""
+
+_COMMON = ("uint8", "int8")
+"""Types of x in most models. Their scales are float32."""
+
+_CONSTANT_IDIOM = 0.75
+_CONSTANT_DATA = 0.25
+"""Shares of idioms whose parameters are constants, and whose x is a constant too."""
+
+_OTHER_TYPES = 0.3
+"""Share of idioms with other types of x and of the scale, once each idiom was drawn."""
+
+
+@dataclass(frozen=True)
+class Idiom:
+    """Surroundings that models have often and that optimisers rewrite, with the form of their calls."""
+
+    words: tuple[str, ...]
+    types: tuple[str, ...] = _COMMON
+    """The types of x."""
+    granularity: str = "per_tensor"
+    axis: int = 0
+    zero_point: str = ""
+    """"absent", "zero", "lowest" (the lowest code), or "" for any."""
+    negative: bool = False
+    """True for negative scales."""
+    constants: str = ""
+    """"data": x and the parameters are constants; "parameters": those alone; "": drawn."""
+    odd: bool = False
+    """True for an odd number of elements."""
+
+
+def _between(*words: str) -> tuple[Idiom, ...]:
+    """An operator between DequantizeLinear and QuantizeLinear with equal parameters, and with a negative scale."""
+    around = (*words, "y>quantize:0")
+    return (Idiom(around, constants="parameters"), Idiom(around, negative=True, constants="parameters"))
+
+
+_SIGNED = ("int8",)
+
+_IDIOMS = (
+    *_between("y>maxpool:1"), Idiom(("y>reshape:0",), _SIGNED, zero_point="absent", constants="parameters"),
+    Idiom(("y>transpose:0",), granularity="per_axis", axis=-1, constants="parameters"),
+    Idiom(("y>relu:0", "y>quantize:0"), ("uint8",), zero_point="lowest", negative=True, constants="parameters"),
+    Idiom(("y>argmax:-1",), negative=True, constants="parameters"),
+    Idiom(("y>pair:30",), constants="parameters"), Idiom(("constant:x",), ("int4", "uint4"), constants="data", odd=True),
+    Idiom(("y>reshape:0",), _SIGNED, zero_point="zero", constants="parameters"),
+    Idiom(("fork:0", "y>transpose:0"), _SIGNED, zero_point="absent", constants="parameters"), *_between("y>transpose:0"),
+    Idiom(("x<clip:0", "x<quantize:0"), constants="parameters"), Idiom(("y>pair:4",), constants="parameters"),
+    Idiom(("y>transpose:1",), _SIGNED, zero_point="absent", constants="data"), *_between("y>relu:0"),
+    Idiom(("y>quantize:0",), negative=True), Idiom(("y>pair:1001",)), *_between("y>clip:0"),
+    Idiom(("y>transpose:0", "y>quantize:0"), granularity="per_axis", axis=-1, constants="parameters"),
+    Idiom(("y>reshape:0",), granularity="per_axis", axis=-1, constants="parameters"),
+    Idiom(("fork:1", "y>reshape:0"), _SIGNED, zero_point="absent", constants="parameters"), *_between("y>resize:0"),
+    Idiom(("x<clip:1", "x<quantize:0"), negative=True, constants="parameters"), *_between("y>reshape:0"),
+    Idiom(("y>pair:2001",)), Idiom(("y>pair:0",), negative=True), *_between("y>slice:0"),
+    Idiom(("y>unsqueeze:0",), _SIGNED, zero_point="zero", constants="data"), *_between("y>concat:0"),
+    Idiom(("x<quantize:0", "y>pair:20"), constants="parameters"), Idiom(("y>clip:4", "y>quantize:0"), negative=True),
+    Idiom(("y>unsqueeze:0",), _SIGNED, zero_point="absent", constants="data"), Idiom(("y>pair:2", "y>pair:0")),
+    Idiom(("x<relu:0", "x<quantize:0"), zero_point="lowest", constants="parameters"),
+    Idiom(("x<clip:0", "x<quantize:0", "y>pair:20"), constants="parameters"), Idiom(("y>argmax:1",), constants="parameters"),
+    Idiom(("x<transpose:0",), ("int4", "uint4"), constants="data", odd=True), *_between("y>unsqueeze:0"),
+    Idiom(("y>transpose:0",), granularity="per_axis", axis=-2),
+    Idiom(("shared:1", "y>transpose:0"), _SIGNED, zero_point="absent"),
+    Idiom(("y>relu:0", "y>pair:0"), negative=True), Idiom(("fork:2", "y>transpose:0", "y>quantize:0"), constants="parameters"),
+    Idiom(("y>transpose:0",), granularity="blocked", axis=-1), Idiom(("y>pair:3000",)), Idiom(("y>pair:4000",)),
+    Idiom(("y>maxpool:1", "y>pair:0"), negative=True, constants="parameters"), Idiom(("y>clip:6", "y>quantize:0")),
+    Idiom(("y>unsqueeze:-1",), granularity="per_axis", axis=-1), Idiom(("y>squeeze:0", "y>quantize:0"), constants="parameters"),
+    Idiom(("x<transpose:0", "y>relu:0", "y>transpose:0"), constants="parameters"), Idiom(("y>scale:1", "y>quantize:0")),
+    Idiom(("y>concat:0",), granularity="per_axis", axis=-1), Idiom(("y>quantize:30",)), Idiom(("y>clip:5", "y>quantize:30")),
+    Idiom(("y>transpose:0",), granularity="blocked", axis=0, constants="parameters"), Idiom(("y>neg:0", "y>quantize:0")),
+    Idiom(("y>transpose:0", "y>pair:200")), Idiom(("fork:7", "y>relu:0")), Idiom(("y>wider:0", "y>quantize:0")),
+    Idiom(("y>reshape:1",), granularity="blocked", axis=-1), Idiom(("y>where:0", "y>quantize:0")),
+    Idiom(("y>min:0", "y>quantize:0")),
+    Idiom(("shared:3", "y>pair:0")), Idiom(("y>max:1", "y>quantize:0")), Idiom(("y>gather:-1", "y>quantize:0")),
+    Idiom(("y>abs:0", "y>max:0", "y>pair:6")), Idiom(("y>unsqueeze:0", "y>maxpool:1", "y>pair:0"), constants="parameters"),
 )  # fmt: skip
-"""Surroundings in which optimisers tend to err, the likeliest first."""
+"""Idioms in which optimisers tend to err, the likeliest first."""
 
 
 def surrounded_calls(contract: Contract, seed: int) -> Iterator[Call]:
     """Allowed calls in surroundings, without end.
 
-    They have the walk's small structures. Those of the cells and the others take turns, each in a random order, again and again
-    with other values. Surroundings that tell much, moves of data, and operators that change values take turns too.
+    All idioms come once, beginning anywhere. Then idioms, moves of data, and operators that change values take turns. The calls
+    of the last two have the walk's small structures. Those of the cells and the others take turns, each in a random order, again
+    and again with other values.
     """
     rng = np.random.default_rng(seed)
+    idioms = _idioms(contract, rng)
     cells = (_reshaped(structure, rng) for structure in _without_end(_few_values(cell_structures(contract)), rng))
     shapes = _without_end(_few_values(shape_structures(contract)), rng)
+    yield from islice(idioms, len(_IDIOMS))
     for number, structure in enumerate(chain.from_iterable(zip(cells, shapes, strict=False))):
-        call = build(contract, structure, f"surrounded {number}")
+        if number % 3 == 0 and (idiom := next(idioms, None)) is not None:
+            yield idiom
+            continue
+        is_usual = rng.random() < _USUAL
+        call = build(contract, _usual(contract, structure) if is_usual else structure, f"surrounded {number}")
         call = _respelled(call, rng)
-        if number % 3 != 1 and rng.random() < _TAMED:
+        if number % 3 != 1 and (is_usual or rng.random() < _TAMED):
             call = _tamed(call, rng)
-        if number % 3 == 1:
-            around = words(call, rng)
-        else:
-            telling = _telling(call, number // 3, rng) if number % 3 == 0 else ()
-            around = telling or changing_words(call, rng) or words(call, rng)
+        around = (() if number % 3 == 1 else changing_words(call, rng)) or words(call, rng)
+        if is_usual:
+            around = _with_constants(call, around, "parameters")
         if contract.judge(call).verdict == "allowed":
             yield replace(call, around=around)
+
+
+def _usual(contract: Contract, structure: Structure) -> Structure:
+    """The structure with types of most models, as far as the edition has them."""
+    if not isinstance(structure, Linear):
+        return structure
+    domain = contract.domain
+    common = [dtype for dtype in _COMMON if dtype in domain.x_dtypes]
+    if not common or ("float32", "") not in scale_outputs(domain):
+        return structure
+    x_dtype = common[structure.seed % len(common)]
+    zero_points = domain.zero_points_for(x_dtype)
+    zero_point = zero_points[0] if structure.zero_point_dtype and zero_points else structure.zero_point_dtype
+    return replace(structure, x_dtype=x_dtype, scale_dtype="float32", output_dtype="", zero_point_dtype=zero_point)
+
+
+def _with_constants(call: Call, around: tuple[str, ...], which: str) -> tuple[str, ...]:
+    """The surroundings with the parameters, or all operands, as constants."""
+    others = [word for word in around if not word.startswith("constant:") or word == "constant:x"]
+    roles = [role for role, tensor in call.tensors.items() if tensor is not call.data or which == "data"]
+    return (*others, *(word for role in roles if (word := f"constant:{role}") not in others))
+
+
+def _idioms(contract: Contract, rng: np.random.Generator) -> Iterator[Call]:
+    """Calls of the idioms, again and again: each once with its own types, then with others too. None without QuantizeLinear."""
+    first = int(rng.integers(len(_IDIOMS)))
+    made = 0
+    for turn in count():
+        for index in range(len(_IDIOMS)):
+            idiom = _IDIOMS[(first + index) % len(_IDIOMS)]
+            call = _idiom_call(contract, idiom, turn, index, rng)
+            if call is not None:
+                made += 1
+                yield call
+        if not made:
+            return
+
+
+def _idiom_call(contract: Contract, idiom: Idiom, turn: int, index: int, rng: np.random.Generator) -> Call | None:
+    """A call of an idiom; None if the edition or its QuantizeLinear does not take it."""
+    domain = contract.domain
+    types, scales = [dtype for dtype in idiom.types if dtype in domain.x_dtypes], [("float32", "")]
+    if turn and rng.random() < _OTHER_TYPES and idiom.types == _COMMON:
+        types = [dtype for dtype in domain.x_dtypes if dtype in INTEGERS]
+        scales = [pair for pair in scale_outputs(domain) if not pair[1]]
+    if not types or domain.family != "linear" or idiom.granularity not in domain.granularities:
+        return None
+    x_dtype, scale = types[(turn + index) % len(types)], scales[int(rng.integers(len(scales)))]
+    choices = zero_point_choices(domain, x_dtype)
+    if idiom.zero_point == "absent":
+        choices = tuple(choice for choice in choices if not choice)
+    elif idiom.zero_point:
+        choices = tuple(filter(None, choices))
+    is_blocked = idiom.granularity == "blocked"
+    shape = _ODD if idiom.odd else (6, 32) if is_blocked else PER_TENSOR[1 + int(rng.integers(len(PER_TENSOR) - 1))]
+    if not choices or scale not in scale_outputs(domain) or not fits(contract, idiom.granularity, shape):
+        return None
+    is_per_tensor = idiom.granularity == "per_tensor"
+    structure = Linear(
+        x_dtype, scale[0], idiom.granularity, shape, choices[0 if turn % 2 == 0 else int(rng.integers(len(choices)))], "",
+        None if is_per_tensor or "axis" not in domain.attributes else idiom.axis, (16 if idiom.axis else 2) if is_blocked else 0,
+        zero_point_recipe=idiom.zero_point if idiom.zero_point in ("zero", "lowest") else "random",
+        seed=int(rng.integers(2**31)),
+    )  # fmt: skip
+    call = _tamed(build(contract, structure, f"idiom {index} of turn {turn}"), rng, idiom.negative)
+    if contract.judge(call).verdict != "allowed" or not _takes_words(call, idiom.words):
+        return None
+    which = idiom.constants
+    if not which and rng.random() < _CONSTANT_IDIOM:
+        which = "data" if rng.random() < _CONSTANT_DATA else "parameters"
+    return replace(call, around=_with_constants(call, idiom.words, which) if which else idiom.words)
+
+
+def _takes_words(call: Call, around: tuple[str, ...]) -> bool:
+    """True if the operators of some surroundings take the types of the call."""
+    if not quantized_dtypes(call) or ("x<quantize:0" in around and not comes_quantized(call)):
+        return False
+    named = {(word[0], word[2:].partition(":")[0]) for word in around if word[1] in "<>"} - {("x", "quantize")}
+    out, scale = result_dtype(call), call.tensors["scale"].dtype
+    types = {side: call.data.dtype if side == "x" else out for side, _ in named}
+    if not all(
+        _taken(call, side, (name,), scale if side == "x" and name in BEFORE_QUANTIZE else types[side])
+        for side, name in named
+    ):
+        return False
+    return not (overflows(call) and {("y", "quantize"), ("y", "pair")} & named)
 
 
 def _respelled(call: Call, rng: np.random.Generator) -> Call:
@@ -117,18 +286,28 @@ def _respelled(call: Call, rng: np.random.Generator) -> Call:
     return call
 
 
-def _tamed(call: Call, rng: np.random.Generator) -> Call:
-    """The call with scales near 1, so that a quantization of its result does not saturate."""
+def _tamed(call: Call, rng: np.random.Generator, negative: bool | None = None) -> Call:
+    """The call with scales near 1, so that a quantization of its result does not saturate. None: some are negative."""
     scale = call.tensors.get("scale")
     if scale is None or scale.dtype not in FLOATS:
         return call
-    factors = np.exp2(rng.uniform(-6, 2, scale.shape)) * rng.choice([1, 1, 1, 1, 1, -1], scale.shape)
-    tame = replace(scale, codes=coded(scale.dtype, factors).codes)
+    factors = np.exp2(rng.uniform(-6, 2, scale.shape))
+    if negative is None:
+        negative = bool(rng.random() < _NEGATIVE)
+        factors = factors * rng.choice([1, 1, 1, 1, 1, 1, 1, 1, 1, -1], scale.shape)
+    tame = replace(scale, codes=coded(scale.dtype, -factors if negative else factors).codes)
     return replace(call, tensors={**call.tensors, "scale": tame})
 
 
 def _reshaped(structure: Structure, rng: np.random.Generator) -> Structure:
-    """The structure, if per tensor, with a shape of several axes, since one axis leaves little to move."""
+    """The structure, if per tensor, with a shape of several axes, since one axis leaves little to move.
+
+    Half of the blocked structures get whole blocks.
+    """
+    if isinstance(structure, Linear) and structure.granularity == "blocked" and structure.axis is not None:
+        axis = int(rng.choice([0, 1, -1, -2]))
+        whole = replace(structure, shape=(8, 48) if axis % 2 else (48, 8), axis=axis, block_size=16)
+        return whole if rng.random() < _WHOLE_BLOCKS else structure
     if isinstance(structure, Linear) and structure.granularity != "per_tensor":
         return structure
     return replace(structure, shape=PER_TENSOR[int(rng.integers(len(PER_TENSOR)))])
@@ -168,6 +347,9 @@ def changing_words(call: Call, rng: np.random.Generator) -> tuple[str, ...]:
         if rng.random() < _CHANGED or not moves:
             name = str(rng.choice(changes))
             drawn.append(f"y>{name}:{_parameters(call, rng) if name == 'pair' else int(rng.integers(12))}")
+            if name == "argmax":  # Its result is no float.
+                quantizes = False
+                break
         else:
             drawn.append(_word(call, "y>", moves, rng))
     if rng.random() < _ENDS_QUANTIZED and quantizes:
@@ -186,20 +368,6 @@ def _parameters(call: Call, rng: np.random.Generator) -> int:
     digits = [int(rng.integers(10)) if rng.random() < 0.5 else 0 for _ in range(4)]
     dtype = int(rng.integers(1, len(quantized_dtypes(call)) + 1)) if rng.random() < 0.4 else 0
     return sum(digit * 10**place for place, digit in enumerate((*digits, dtype)))
-
-
-def _telling(call: Call, number: int, rng: np.random.Generator) -> tuple[str, ...]:
-    """The surroundings of that number in `_TELLING`, with random constants; empty if an operator does not take the call."""
-    drawn = _TELLING[number % len(_TELLING)]
-    if not quantized_dtypes(call) or ("x<quantize:0" in drawn and not comes_quantized(call)):
-        return ()
-    named = {(word[0], word[2:].partition(":")[0]) for word in drawn if word[1] in "<>"} - {("x", "quantize")}
-    out = result_dtype(call)
-    if not all(_taken(call, side, (name,), call.data.dtype if side == "x" else out) for side, name in named):
-        return ()
-    if overflows(call) and ({("y", "quantize"), ("y", "pair")} & named or "fork:7" in drawn):
-        return ()
-    return (*drawn, *_constants(call, rng))
 
 
 def _number(rng: np.random.Generator) -> int:

@@ -1,9 +1,10 @@
 """The coverage walk: a deterministic, stratified list of valid calls.
 
 First comes one call for every cell, so that a small budget covers all cells. Then come every special scale, a second call for
-every cell in another rank, usual blocks, every structure (rank, extent, axis, block) with every type of x, and every exponent
-of a scale with every code. The large calls are in `xverify.strategies.large`. The other choices of a structure follow from a
-hash of its number. With fixed strides, only some combinations came up: with 12 types and 6 layouts each type had one layout.
+every cell in another rank, usual blocks, ordinary weights, every structure (rank, extent, axis, block) with every type of x,
+and every exponent of a scale with every code. The large calls are in `xverify.strategies.large`. The other choices of a
+structure follow from a hash of its number. With fixed strides, only some combinations came up: with 12 types and 6 layouts each
+type had one layout.
 """
 
 from __future__ import annotations
@@ -80,6 +81,11 @@ USUAL_BLOCKS = (32, 128, 16, 64, 256)
 
 BEFORE_BLOCKS = ((3,), (2, 2), (), (1, 2, 2))
 """The other extents of a call with usual blocks."""
+
+
+WEIGHT_TYPES = ("int4", "uint8", "int8", "uint4")
+WEIGHT_BLOCKS = (32, 16, 32, 64)
+"""Types and block sizes of the weights of quantized models."""
 
 
 def scale_outputs(domain: Domain) -> tuple[tuple[str, str], ...]:
@@ -253,6 +259,30 @@ def block_structures(contract: Contract) -> Iterator[Structure]:
         )  # fmt: skip
 
 
+def weight_structures(contract: Contract) -> Iterator[Structure]:
+    """Matrices as models have them: several whole blocks on both axes, or a scale for each row or column.
+
+    The granularities take turns.
+    """
+    domain = contract.domain
+    types = [dtype for dtype in WEIGHT_TYPES if dtype in domain.x_dtypes]
+    usual = [pair for pair in scale_outputs(domain) if not pair[1] and pair[0] in ("float32", "float16")]
+    granularities = [name for name in ("blocked", "per_axis") if name in domain.granularities]
+    parts = product(range(10), enumerate(usual), enumerate(types), granularities)
+    for n, (number, (k, (scale, out)), (m, x_dtype), granularity) in enumerate(parts):
+        pick = Picks(600_000 + n)
+        block_size = pick(WEIGHT_BLOCKS)
+        shape = pick(((2 * block_size, 3 * block_size), (3 * block_size, 2 * block_size)))
+        if not fits(contract, granularity, shape):
+            continue
+        choices, zero_points = axes(domain, granularity, shape), zero_point_choices(domain, x_dtype)
+        yield Linear(
+            x_dtype, scale, granularity, shape, zero_points[(number // len(choices) + m // 2 + k) % len(zero_points)], out,
+            choices[(number + m + 2 * k) % len(choices)], block_size if granularity == "blocked" else 0,
+            scale_recipe=pick(("drawn", "table")), seed=6000 + n,
+        )  # fmt: skip
+
+
 def range_choices(domain: Domain) -> list[tuple[str, str, bool | None, str]]:
     """Every (input dtype, mode, narrow_range, output dtype) that the domain admits."""
     narrow: tuple[bool | None, ...] = (None, True, False) if "narrow_range" in domain.attributes else (None,)
@@ -388,6 +418,8 @@ def walk_structures(contract: Contract) -> Iterator[tuple[Structure, str]]:
         yield structure, f"walk second {n}"
     for n, structure in enumerate(block_structures(contract)):
         yield structure, f"walk blocks {n}"
+    for n, structure in enumerate(weight_structures(contract)):
+        yield structure, f"walk weights {n}"
     for n, structure in enumerate(shape_structures(contract)):
         yield structure, f"walk structure {n}"
     for n, structure in enumerate(exponent_structures(contract)):

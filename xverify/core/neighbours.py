@@ -1,7 +1,7 @@
 """Operators that change values after a call's result, by their names in ONNX.
 
-All compute exactly on floats, so the judging process knows their results: comparisons, signs, selections, powers of two, and
-quantization. Bounds, scales and masks derive from the call and the number of the word, in plain float64.
+All compute exactly on floats, so the judging process knows their results: comparisons, signs, selections, indices, powers of
+two, and quantization. Bounds, scales and masks derive from the call and the number of the word, in plain float64.
 """
 
 # ruff: noqa: B905
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from xverify.core.call import BITS, Call, Tensor, code_dtype
-from xverify.core.moves import Array, Node, Shape
+from xverify.core.moves import Array, Node, Shape, axis_of
 
 FLOATS = ("float32", "float16", "bfloat16")
 """Types of a result that these operators take."""
@@ -27,6 +27,9 @@ DEQUANTIZE = "DequantizeLinear"
 
 CLIP_INPUTS = 11
 """The version of ai.onnx from which the bounds of Clip are inputs."""
+
+FIRST_INDEX = 12
+"""The version of ai.onnx from which ArgMax says which of equal values it selects."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,7 +182,7 @@ def _bound(operator: str) -> Callable[[Call, Point, int, str, int], Step | None]
 
 
 def _clip(call: Call, point: Point, number: int, target: str, opset: int) -> Step | None:
-    codes = _ends(call)
+    codes = ends_of(call)
     least, most = (
         (_quantile(point, 0.25), _quantile(point, 0.75)),
         (0.0, 6.0),
@@ -202,7 +205,7 @@ def _clip(call: Call, point: Point, number: int, target: str, opset: int) -> Ste
     return Step((Node("Clip", inputs, target),), made, constants)
 
 
-def _ends(call: Call) -> tuple[float, float]:
+def ends_of(call: Call) -> tuple[float, float]:
     """What the lowest and the highest code of x give, per tensor."""
     first = {name: float(numbers_of(t).reshape(-1)[0]) for name, t in call.tensors.items() if t.size}
     if "scale" not in call.tensors:
@@ -291,6 +294,21 @@ def _resize(call: Call, point: Point, number: int, target: str, opset: int) -> S
     shape = tuple(extent * times for extent, times in zip(point.shape, factors))
     made = replace(point, name=target, shape=shape, in_place=point.in_place and shape == point.shape)
     return Step((node,), made, {name: coded("float32", factors)})
+
+
+def _arg_max(call: Call, point: Point, number: int, target: str, opset: int) -> Step | None:
+    """Indices of the largest values along an axis. Before version 12, the text does not say which of equal values wins."""
+    if not point.shape or 0 in point.shape:
+        return None
+    axis = axis_of(number if opset >= 11 else abs(number), len(point.shape))
+    first = {"select_last_index": 0} if opset >= FIRST_INDEX else {}
+    nodes = (
+        Node("ArgMax", (point.name,), target + "_i", {"axis": axis, "keepdims": 1, **first}),
+        Node("Cast", (target + "_i",), target, {"to": "int32"}),
+    )
+    shape = tuple(1 if i == axis % len(point.shape) else extent for i, extent in enumerate(point.shape))
+    spread = np.arange(float(point.shape[axis]))
+    return Step(nodes, replace(point, name=target, shape=shape, dtype="int32", spread=spread, in_place=False))
 
 
 # -- quantization -----------------------------------------------------------------------------------------
@@ -506,6 +524,7 @@ CHANGES: dict[str, Callable[[Call, Point, int, str, int], Step | None]] = {
     "scale": _scale,
     "wider": _wider,
     "resize": _resize,
+    "argmax": _arg_max,
     "pair": _pair,
     "quantize": _quantize,
 }
@@ -518,6 +537,7 @@ OPERATORS: dict[str, tuple[str, ...]] = {
     "maxpool": ("MaxPool",),
     "scale": ("Mul",),
     "wider": ("Cast",),
+    "argmax": ("ArgMax", "Cast"),
     "quantize": (QUANTIZE,),
     "pair": (QUANTIZE, DEQUANTIZE),
 }

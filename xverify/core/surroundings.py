@@ -4,6 +4,7 @@ Users never run a lone operator, and optimisers rewrite its surroundings. `Call.
 
     x<transpose:1    a Transpose before the operand x (scale, zero_point, ...)
     x<quantize:0     x comes from a QuantizeLinear with the call's parameters
+    x<clip:0         a Clip or Relu before that QuantizeLinear, which leaves the values as they are
     y>reshape:0      a Reshape after the result y
     y>requantize:0   the result is quantized with the same scale and zero point, and dequantized again
     y>relu:0         an operator that changes values (see `CHANGES`)
@@ -42,13 +43,16 @@ from xverify.core.call import BITS, Call, Tensor
 from xverify.core.moves import AFTER, BEFORE, MOVES, Array, Move, Node, Shape, axis_of, run, window
 from xverify.core.neighbours import (
     CHANGES,
+    CLIP_INPUTS,
     DEQUANTIZE,
+    FLOATS,
     NORMAL,
     OPERATORS,
     QUANTIZE,
     Point,
     along,
     coded,
+    ends_of,
     numbers_of,
     quantized_dtypes,
     result_dtype,
@@ -120,6 +124,9 @@ class _Words:
     shared: int | None = None
 
 
+BEFORE_QUANTIZE = ("quantize", "clip", "relu")
+"""Words that only x may have before it: a QuantizeLinear, and operators before that."""
+
 _NEGATIVE_AXES = 11
 """The first version of ai.onnx in which every operator that moves data takes negative axes."""
 
@@ -140,8 +147,9 @@ def surround(call: Call) -> Graph:
     # A QuantizeLinear before x takes the other operands.
     quantized = any(kind == "quantize" for kind, _ in words.before.get("x", []))
     for role, tensor in sorted(wide.tensors.items(), key=lambda item: quantized and item[0] == "x"):
-        moves, sources = _before_operand(wide, role, tensor, words.before.get(role, []))
+        moves, sources, bounds = _before_operand(wide, role, tensor, words.before.get(role, []))
         nodes += moves
+        constants.update(bounds)
         (constants if role in words.constants else inputs).update(sources)
     operands = tuple(role for role in _ORDER if role in wide.tensors)
     nodes.append(Node(OPERATOR, operands, "y", dict(wide.attributes), True))
@@ -236,7 +244,7 @@ def _read(around: tuple[str, ...], negative_axes: bool) -> _Words:
         step = (name, int(number or 0) if negative_axes else abs(int(number or 0)))
         if mark == "<" and name in BEFORE:
             words.before.setdefault(target, []).append(step)
-        elif word in ("x<quantize", f"x<quantize:{number}"):
+        elif mark == "<" and target == "x" and name in BEFORE_QUANTIZE:
             words.before.setdefault("x", []).append(step)
         elif mark == ">" and target == "y" and name in (*AFTER, "requantize", *CHANGES):
             words.after.append(step)
@@ -277,9 +285,12 @@ def _widened(call: Call, after: _Moves) -> tuple[Call, Array, Move | None]:
     return replace(call, tensors={**call.tensors, role: data}), padded, cut
 
 
-def _before_operand(call: Call, role: str, tensor: Tensor, moves: _Moves) -> tuple[list[Node], dict[str, Tensor]]:
-    """The nodes that make an operand, and the tensors that they begin with."""
+def _before_operand(
+    call: Call, role: str, tensor: Tensor, moves: _Moves
+) -> tuple[list[Node], dict[str, Tensor], dict[str, Tensor]]:
+    """The nodes that make an operand, the tensors that they begin with, and constants of the nodes."""
     nodes: list[Node] = []
+    bounds: dict[str, Tensor] = {}
     shape, name = tensor.shape, role
     shapes: dict[str, Shape] = {role: shape}
     in_place = True
@@ -296,6 +307,13 @@ def _before_operand(call: Call, role: str, tensor: Tensor, moves: _Moves) -> tup
                 tensor = _dequantized(call)
             name = source
             continue
+        if kind in BEFORE_QUANTIZE:
+            shapes = {source: shape}
+            node, constants = _bounded(call, kind, number, tensor, source, name)
+            nodes.insert(0, node)
+            bounds.update(constants)
+            name = source
+            continue
         move = MOVES[kind](shape, number, True) or Move("Identity", shape)
         in_place = False
         shapes = {source: move.source_shape}
@@ -309,7 +327,28 @@ def _before_operand(call: Call, role: str, tensor: Tensor, moves: _Moves) -> tup
         else:
             nodes[:0] = _written(move, source, name)
         shape, name = move.source_shape, source
-    return nodes, _filled(tensor, role, nodes, shapes) if moves else {role: tensor}
+    return nodes, _filled(tensor, role, nodes, shapes) if moves else {role: tensor}, bounds
+
+
+def _bounded(
+    call: Call, kind: str, number: int, tensor: Tensor, source: str, target: str
+) -> tuple[Node, dict[str, Tensor]]:
+    """A Clip or Relu that leaves the values of a tensor as they are, and its constants."""
+    nothing: tuple[Node, dict[str, Tensor]] = Node("Identity", (source,), target), {}
+    if tensor.dtype not in FLOATS or not tensor.size:
+        return nothing
+    numbers = numbers_of(tensor)
+    least, most = float(numbers.min()), float(numbers.max())
+    if kind == "relu":
+        return (Node("Relu", (source,), target), {}) if least >= 0 else nothing
+    lowest, highest = ends_of(call)
+    covering = min(least, lowest), max(most, highest)
+    ends = (covering, (least, most), (2 * covering[0], 2 * covering[1]))[number % 3]
+    bounds = {f"{target}_{end}": coded(tensor.dtype, bound) for end, bound in zip(("min", "max"), ends)}
+    if opset_beside(call) < CLIP_INPUTS:
+        values = {name.rpartition("_")[2]: float(numbers_of(bound)) for name, bound in bounds.items()}
+        return Node("Clip", (source,), target, values), {}
+    return Node("Clip", (source, *bounds), target), bounds
 
 
 def _filled(tensor: Tensor, role: str, nodes: list[Node], shapes: Mapping[str, Shape]) -> dict[str, Tensor]:

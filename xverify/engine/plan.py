@@ -37,6 +37,7 @@ from xverify.strategies.walk import (
     second_structures,
     shape_structures,
     special_structures,
+    weight_structures,
 )
 from xverify.verify.legal import Legal, legal_set
 from xverify.workers.case import Case
@@ -132,6 +133,7 @@ def _in_turn(contract: Contract, run_seed: int) -> Iterator[list[Case]]:
     rng = np.random.default_rng(derived_seed(run_seed, contract.id, "walk"))
     cells = lap_cases(lap(contract, soonest(contract), repair), BATCH - 1)  # leaves room for a large call
     large = structure_cases(contract, large_structures(contract), "walk large", 1, repair)
+    weights = structure_cases(contract, weight_structures(contract), "walk weights", 16, repair)
     others = [
         structure_cases(contract, _shuffled(made(contract), rng), name, each, repair)
         for made, name, each in (
@@ -142,13 +144,14 @@ def _in_turn(contract: Contract, run_seed: int) -> Iterator[list[Case]]:
         )
     ]
     yield [Case(call, 0, "walk") for call in official_calls(contract)]
-    # Forbidden and open calls come early, so that a short run contains them too.
+    # Ordinary, forbidden and open calls come early, so that a short run contains them too.
+    yield next(weights, [])
     yield next(cells, [])
     yield list(spoiled_cases(contract, run_seed, repair=repair))
 
     def beside() -> list[Case]:
         # The calls of the lap find out more about a cell.
-        return [replace(case, more=True) for part in others for case in next(part, [])]
+        return [replace(case, more=True) for part in (weights, *others) for case in next(part, [])]
 
     while any(walked := [next(cells, []), beside()]):
         # A large call costs as much as 20 others, so they come one by one.

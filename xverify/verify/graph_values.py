@@ -316,12 +316,30 @@ def _is_usual(dtype: str, codes: Codes) -> NDArray[np.bool_]:
 def _cast(node: Node, x: Values) -> Values:
     """A cast to a wider type and back, or from a mask."""
     to = str(node.attributes["to"])
+    if to == x.dtype:
+        return x
     if to == "bool":
         return Values("uint8", (x.codes != 0).astype(np.uint8), x.open)
     numbers = np.ascontiguousarray(x.numbers)
     if to == "float64":
         return Values(to, numbers.view(np.uint64), x.open)
     return united(to, np.asarray(cast(numbers, to)).reshape(x.codes.shape), x.open)
+
+
+def _arg_max(node: Node, x: Values) -> Values:
+    """The indices of the largest values, in the type of the cast that follows.
+
+    An index is open if another element may be as large, unless the text selects the first of equal values.
+    """
+    axis = node.attributes["axis"]
+    numbers = np.where(np.isnan(x.numbers), np.inf, x.numbers)
+    least, most = numbers.min(0), numbers.max(0)
+    index = np.expand_dims(least.argmax(axis), axis)
+    largest = np.take_along_axis(least, index, axis)
+    places = np.arange(least.shape[axis]).reshape([-1 if i == axis % least.ndim else 1 for i in range(least.ndim)])
+    rivals = (most > largest) | (most == largest) & ((places < index) | ("select_last_index" not in node.attributes))
+    is_open = (rivals & (places != index)).any(axis, keepdims=True) | (x.open | x.nan).any(axis, keepdims=True)
+    return Values("int32", index.astype(np.uint32)[np.newaxis], np.asarray(is_open))
 
 
 def _max_pool(node: Node, x: Values) -> Values:
@@ -372,4 +390,5 @@ _OPERATORS: Mapping[str, Callable[..., Values]] = {
     "Mul": _mul,
     "Cast": _cast,
     "MaxPool": _max_pool,
+    "ArgMax": _arg_max,
 }

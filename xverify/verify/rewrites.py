@@ -404,7 +404,9 @@ def _gives(made: Values | None, got: Tensor, graph: Graph) -> bool:
     if not graph.changes_values:
         legal, is_open = legal[:, graph.places], is_open[graph.places]
     codes = (canonical(got.codes, got.dtype) if got.dtype in FLOAT_FORMATS else got.codes).reshape(-1)
-    return codes.size == is_open.size and bool(((legal == codes).any(0) | is_open).all())
+    if not codes.shape == is_open.shape == legal.shape[1:]:
+        return False
+    return bool(((legal == codes).any(0) | is_open).all())
 
 
 def _half_away(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
