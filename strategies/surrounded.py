@@ -272,7 +272,7 @@ def _takes_words(call: Call, around: tuple[str, ...]) -> bool:
         for side, name in named
     ):
         return False
-    return not (overflows(call) and {("y", "quantize"), ("y", "pair")} & named)
+    return not (overflows(call) and ({("y", "quantize"), ("y", "pair")} & named or "fork:7" in around))
 
 
 def _respelled(call: Call, rng: np.random.Generator) -> Call:

@@ -262,9 +262,11 @@ def block_structures(contract: Contract) -> Iterator[Structure]:
 def weight_structures(contract: Contract) -> Iterator[Structure]:
     """Matrices as models have them: several whole blocks on both axes, or a scale for each row or column.
 
-    The granularities take turns.
+    The granularities take turns. Formulas of ranges have none.
     """
     domain = contract.domain
+    if domain.family == "range":
+        return
     types = [dtype for dtype in WEIGHT_TYPES if dtype in domain.x_dtypes]
     usual = [pair for pair in scale_outputs(domain) if not pair[1] and pair[0] in ("float32", "float16")]
     granularities = [name for name in ("blocked", "per_axis") if name in domain.granularities]
