@@ -36,6 +36,7 @@ ORACLES = (
         contracts=("ai.onnx/*",),
         judged_by=("ai.onnx/*",),
         module=__name__,
+        numpy_2_from="1.17",  # before, it makes codes of float8 in ways that NumPy 2 refuses with an OverflowError
         surrounded=(Path("graph", 0.2),),
         releases=RELEASES,
     ),

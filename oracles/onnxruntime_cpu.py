@@ -123,6 +123,7 @@ ORACLES = (
         judged_by=("ai.onnx/*", "com.microsoft/*@installed"),
         module=__name__,
         needs=("onnx",),
+        numpy_2_from="1.19",  # the first whose release notes name NumPy 2
         paths=tuple(Path(name, way.share, PARALLEL if way.threads > 1 else 0) for name, way in ROUTES.items()),
         surrounded=tuple(Path(name, way.share) for name, way in GRAPHS.items()),
         # It chooses kernels by the processor; no option or variable switches an instruction set off.

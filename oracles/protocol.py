@@ -170,6 +170,12 @@ class Oracle:
     One that must have the implementation's own version is "NAME=={version}".
     """
 
+    numpy_2_from: str = ""
+    """The first release that works with NumPy 2. Older ones get a NumPy before it. "" if the packages state what they need.
+
+    It matters where a release accepts NumPy 2 by its metadata, imports with it, and then fails in a call.
+    """
+
     distributions: Tuple[str, ...] = ()
     """Other packages that contain the same implementation."""
 
