@@ -156,7 +156,7 @@ def test_an_environment_is_made_once_and_extended_for_more_packages(quick: list[
 
 
 def test_a_release_from_before_numpy_2_gets_an_older_numpy_even_if_it_was_cached_without(
-    quick: list[str], said: list[str], monkeypatch: pytest.MonkeyPatch
+    quick: list[str], said: list[str]
 ) -> None:
     oracle = replace(FAKE, distribution="fake", numpy_2_from="2.0")
     for version in ("1.5", "2.0"):
