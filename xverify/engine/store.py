@@ -291,6 +291,7 @@ def _finding(state: RunState, finding: Finding, with_values: bool = True) -> dic
             if finding.survives_without_breach is None
             else {"survives_without_breach": finding.survives_without_breach}
         ),
+        **({"unconfirmed": True} if finding.unconfirmed else {}),
         **({"lowest": finding.lowest} if finding.lowest else {}),
         **({"rewrite": finding.rewrite} if finding.rewrite else {}),
         "others": [{"name": name, "outcome": text} for name, text in finding.others],
