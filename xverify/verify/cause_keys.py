@@ -186,13 +186,13 @@ _OF_RANGES = ("origin", "snap", "form", "narrow", "clamp", "source", "divisor")
 
 def _reads_another_operand(departure: Json) -> bool:
     """True if the recipe takes other elements than the text says, or leaves an operand out."""
-    option = departure["is"]
-    return departure["stage"] == "index" or (departure["stage"] == "subtraction" and option in _OTHER_ZERO_POINTS)
+    stage, option = str(departure["stage"]), str(departure["is"])
+    return stage == "index" or (stage == "subtraction" and option in _OTHER_ZERO_POINTS)
 
 
 def _changes_value(departure: Json) -> bool:
     """True if the right operands give another value, and not only other last places."""
-    stage, option = departure["stage"], departure["is"]
+    stage, option = str(departure["stage"]), str(departure["is"])
     return (stage == "operation" and option == "divide") or (
         stage == "subtraction" and option.startswith(("wrap-", "saturate-"))
     )
