@@ -20,7 +20,7 @@ import numpy as np
 from xverify.core.call import Tensor, code_dtype
 from xverify.oracles.arrays import Array, from_array, numpy_dtype
 from xverify.oracles.onnx_model import GRAPH, STATIC, answer_by_compiling, bench_model, compiled_lines
-from xverify.oracles.protocol import Loaded, Oracle, Path, Setting
+from xverify.oracles.protocol import Loaded, Oracle, Path, Setting, at_run
 from xverify.oracles.short_form import ShortCall, ShortForm, is_numpy
 from xverify.oracles.timing import Problem, Solve, Timing, Way
 
@@ -68,7 +68,10 @@ def load(cpu: str = "host") -> Loaded:
     """
 
     def run(module: _Module, fed: Mapping[str, Tensor]) -> Array:
-        return module.array(module.run([module.view(tensor) for tensor in fed.values()]))
+        views = [module.view(tensor) for tensor in fed.values()]
+        with at_run():
+            result = module.run(views)
+        return module.array(result)
 
     return Loaded(answer_by_compiling(_compiler(cpu), run, MODULES))
 

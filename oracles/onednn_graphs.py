@@ -8,7 +8,7 @@ the result goes into the next partition.
 from __future__ import annotations
 
 from ctypes import byref, c_void_p
-from typing import Any, Dict, List, NamedTuple, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Set, Tuple
 
 import numpy as np
 
@@ -45,8 +45,11 @@ from xverify.oracles.onednn_graph_api import (
 MARGIN = 64
 """Bytes before and after an output that must not change. It is a multiple of every vector's width."""
 
-CANARY, UNWRITTEN = 0xA5, 0xB7
-"""The byte that fills the margins, and the byte that fills an output before it is written."""
+CANARY = 0xA5
+"""The byte that fills the margins."""
+
+UNWRITTEN, UNWRITTEN_AGAIN = 0xB7, 0x48
+"""The bytes that fill an output before it is written, for the first run and for a second one."""
 
 _RESHAPES = ("Reshape", "Squeeze", "Unsqueeze", "Flatten")
 
@@ -57,17 +60,36 @@ _CHANGES = {"Abs": ABS, "Max": MAXIMUM, "Min": MINIMUM, "Mul": MULTIPLY, "Relu":
 class Framed:
     """Memory for an output between margins."""
 
-    def __init__(self, logical: LogicalTensor) -> None:
+    def __init__(self, logical: LogicalTensor, pattern: int = UNWRITTEN) -> None:
         size = int(np.prod(logical.shape, dtype=np.int64)) * numpy_dtype(logical.dtype).itemsize
         self.logical = logical
         self._whole = np.full(size + 3 * MARGIN, CANARY, np.uint8)
         self._start = MARGIN + (-self._whole.ctypes.data) % MARGIN
         self._end = self._start + size
-        self._whole[self._start : self._end] = UNWRITTEN
+        self._whole[self._start : self._end] = self._pattern = pattern
+        self._is_unwritten = False
 
     @property
     def address(self) -> int:
         return int(self._whole.ctypes.data) + self._start
+
+    def written_by(self, run: Callable[[int], None]) -> None:
+        """Let a function write to the address that it gets.
+
+        Where elements still hold the pattern, it runs once more on another pattern. Elements that hold that one too were
+        never written.
+        """
+        run(self.address)
+        kept = self._holds_pattern()
+        if kept.any():
+            again = Framed(self.logical, UNWRITTEN_AGAIN)
+            run(again.address)
+            self._is_unwritten = bool((kept & again._holds_pattern()).any())
+
+    def _holds_pattern(self) -> Array:
+        """True for each element of which every byte is the pattern."""
+        codes = self._whole[self._start : self._end].view(code_dtype(self.logical.dtype))
+        return codes == np.full(codes.itemsize, self._pattern, np.uint8).view(codes.dtype)[0]
 
     def codes(self) -> Array:
         """A copy of the output's codes."""
@@ -75,12 +97,14 @@ class Framed:
         return written.view(code_dtype(self.logical.dtype)).reshape(self.logical.shape)
 
     def notes(self) -> Tuple[str, ...]:
-        """The notes on writes to the margins."""
+        """The notes on writes to the margins, and on elements that were never written."""
         notes = []
         if (self._whole[: self._start] != CANARY).any():
             notes.append("written-before-output")
         if (self._whole[self._end :] != CANARY).any():
             notes.append("written-after-output")
+        if self._is_unwritten:
+            notes.append("never-written")
         return tuple(notes)
 
 
@@ -254,7 +278,7 @@ def _run_partition(
     of_it = [logical[name] for name in (*takes, *gives)]
     compiled = Compiled(library, library.compile_partition(partition, of_it), of_it)
     try:
-        compiled([*(codes[name].ctypes.data for name in takes), framed.address])
+        framed.written_by(lambda address: compiled([*(codes[name].ctypes.data for name in takes), address]))
     finally:
         compiled.close()
     codes[gives[0]] = framed.codes()

@@ -171,14 +171,15 @@ class _Answers:
         self._kept: OrderedDict[Operation, Compiled] = OrderedDict()
 
     def answer(self, call: Call, path: str) -> Outcome:
-        """Make a call, with notes on writes to the operands and around the output."""
+        """Make a call, with notes on writes to the operands and around the output, and on what was not written."""
         if call.around:
             return self._surrounded(call, DEBUG if path == APART else FUSION)
         handed = hand_out(call)
         operands, operation = question(call, handed)
         before = memory(handed)
-        output = Framed(operation.output)
-        self._compiled(operation)([*(operand.ctypes.data for operand in operands), output.address])
+        output, compiled = Framed(operation.output), self._compiled(operation)
+        addresses = [operand.ctypes.data for operand in operands]
+        output.written_by(lambda address: compiled([*addresses, address]))
         written = ("input-written",) if memory(handed) != before else ()
         return Outcome("tensor", Tensor(operation.output.dtype, output.codes()), notes=(*written, *output.notes()))
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 from dataclasses import replace
-from typing import Any
+from typing import Any, Dict
 
-from xverify.core.call import Call, Outcome
-from xverify.oracles.arrays import answered, hand_out
+import numpy as np
+
+from xverify.core.call import Call, Outcome, Tensor
+from xverify.oracles.arrays import Array, answered, numpy_dtype, to_array
 from xverify.oracles.onnx_model import graph_bytes, graph_of, model_bytes, model_imports, model_lines, structure
 from xverify.oracles.protocol import Loaded, Oracle, Path
 from xverify.oracles.short_form import ShortCall, ShortForm, feeds
@@ -36,6 +38,7 @@ ORACLES = (
         contracts=("ai.onnx/*",),
         judged_by=("ai.onnx/*",),
         module=__name__,
+        numpy_2_from="1.17",  # before, it makes codes of float8 in ways that NumPy 2 refuses with an OverflowError
         surrounded=(Path("graph", 0.2),),
         releases=RELEASES,
     ),
@@ -55,10 +58,52 @@ class _Structure:
         return isinstance(other, _Structure) and self.key == other.key
 
 
+_OWN_FIELDS = {
+    "bfloat16": "bfloat16",
+    "e4m3fn": "float8_e4m3fn",
+    "e4m3fnuz": "float8_e4m3fnuz",
+    "e5m2": "float8_e5m2",
+    "e5m2fnuz": "float8_e5m2fnuz",
+    "int4": "int4",
+    "uint4": "uint4",
+    "float4e2m1": "float4_e2m1fn",
+}
+"""The dtypes by the name of the field that marks them in older releases (`_own_dtypes`)."""
+
+
+def _own_dtypes() -> Dict[str, np.dtype[Any]]:
+    """The evaluator's own NumPy dtypes for types that NumPy lacks. Newer releases take those of ml_dtypes, and have none."""
+    try:
+        from onnx.reference import custom_element_types
+    except ImportError:
+        return {}
+    dtypes = [value for value in vars(custom_element_types).values() if isinstance(value, np.dtype) and value.names]
+    return {_OWN_FIELDS[dtype.names[0]]: dtype for dtype in dtypes if dtype.names and dtype.names[0] in _OWN_FIELDS}
+
+
 def load() -> Loaded:
     """Import onnx. Evaluators are cached by structure."""
     import onnx
     from onnx.reference import ReferenceEvaluator
+
+    own = _own_dtypes()
+
+    def hand_out(call: Call) -> Dict[str, Array]:
+        """The call's tensors as the evaluator takes them."""
+        return {name: as_own(tensor) for name, tensor in call.tensors.items()}
+
+    def as_own(tensor: Tensor) -> Array:
+        array = to_array(tensor)
+        if tensor.dtype not in own:
+            return array
+        dtype = own[tensor.dtype]
+        # A signed type of less than a byte lies in a byte as a number.
+        return (array.astype(np.int8) if dtype.kind == "i" else array.view(dtype.str)).view(dtype)
+
+    def without_own(result: Any) -> Any:
+        """A result of one of the evaluator's own dtypes as an array of ml_dtypes."""
+        names = getattr(getattr(result, "dtype", None), "names", None) or ("",)
+        return result.view(numpy_dtype(_OWN_FIELDS[names[0]])) if names[0] in _OWN_FIELDS else result
 
     @functools.lru_cache(maxsize=1024)
     def evaluator(structure: _Structure) -> Any:
@@ -71,7 +116,7 @@ def load() -> Loaded:
         arrays = hand_out(fed)
         try:
             evaluated = ReferenceEvaluator(onnx.load_model_from_string(graph_bytes(call, graph)))
-            outcome = answered(evaluated.run(None, arrays)[0], fed, arrays)
+            outcome = answered(without_own(evaluated.run(None, arrays)[0]), fed, arrays)
         except Exception as error:
             return Outcome("unsupported", error=type(error).__name__, message=str(error))
         assert outcome.tensor is not None
@@ -81,7 +126,7 @@ def load() -> Loaded:
         if call.around:
             return surrounded(call)
         arrays = hand_out(call)
-        return answered(evaluator(_Structure(call)).run(None, arrays)[0], call, arrays)
+        return answered(without_own(evaluator(_Structure(call)).run(None, arrays)[0]), call, arrays)
 
     return Loaded(answer)
 

@@ -28,7 +28,7 @@ from xverify.oracles.onnx_model import (
     structure,
     type_name,
 )
-from xverify.oracles.protocol import Loaded, Oracle, Path, Setting
+from xverify.oracles.protocol import Loaded, Oracle, Path, Setting, at_run
 from xverify.oracles.short_form import ShortCall, ShortForm, feeds, is_numpy, setting
 from xverify.oracles.timing import Problem, Solve, Timing, Way
 
@@ -123,6 +123,7 @@ ORACLES = (
         judged_by=("ai.onnx/*", "com.microsoft/*@installed"),
         module=__name__,
         needs=("onnx",),
+        numpy_2_from="1.19",  # the first whose release notes name NumPy 2
         paths=tuple(Path(name, way.share, PARALLEL if way.threads > 1 else 0) for name, way in ROUTES.items()),
         surrounded=tuple(Path(name, way.share) for name, way in GRAPHS.items()),
         # It chooses kernels by the processor; no option or variable switches an instruction set off.
@@ -344,12 +345,16 @@ def load(*settings: str) -> Loaded:
         arrays = {name: fed for name, fed in handed.items() if isinstance(fed, np.ndarray)}
         dtype = _NUMPY_TYPES.get(session.get_outputs()[0].type)
         if dtype is None:
-            return read(session.run_with_ort_values(None, _values(ort, handed))[0])
+            values = _values(ort, handed)
+            with at_run():
+                result = session.run_with_ort_values(None, values)[0]
+            return read(result)
         if way.bound:
             result = _run_bound(session, _values(ort, handed), call.data.shape, dtype)
         else:
             feeds = {name: fed.value if isinstance(fed, _OnMemory) else fed for name, fed in handed.items()}
-            result = session.run(None, feeds)[0]
+            with at_run():
+                result = session.run(None, feeds)[0]
         return answered(result, call, arrays)
 
     if not devices and provider not in ort.get_available_providers():
@@ -508,7 +513,8 @@ def _run_bound(session: Any, values: Mapping[str, Any], shape: Tuple[int, ...], 
     for name, value in values.items():
         bound.bind_ortvalue_input(name, value)
     bound.bind_output("y", "cpu", 0, np.dtype(dtype).type, list(shape), result.ctypes.data)
-    session.run_with_iobinding(bound)
+    with at_run():
+        session.run_with_iobinding(bound)
     return result
 
 

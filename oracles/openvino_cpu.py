@@ -32,7 +32,7 @@ from xverify.oracles.onnx_model import (
     model_lines,
     structure,
 )
-from xverify.oracles.protocol import Loaded, Oracle, Path, Setting
+from xverify.oracles.protocol import Loaded, Oracle, Path, Setting, at_run
 from xverify.oracles.short_form import ShortCall, ShortForm, feeds, is_numpy
 
 STATIC = "shapes=static"
@@ -129,7 +129,9 @@ def load(*properties: str) -> Loaded:
 
     def run(request: Any, call: Call, fed: Mapping[str, Tensor]) -> Outcome:
         arrays = {name: to_array(tensor) for name, tensor in fed.items()}
-        request.infer({name: value(tensor, arrays[name]) for name, tensor in fed.items()})
+        operands = {name: value(tensor, arrays[name]) for name, tensor in fed.items()}
+        with at_run():
+            request.infer(operands)
         result = request.get_output_tensor(0)
         data = np.array(result.data, order="C")
         if result.element_type == ov.Type.bf16:  # NumPy has no such type: its bits come as float16

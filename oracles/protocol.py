@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Callable, Optional, Tuple, Type, Union
+from typing import Callable, Iterator, Optional, Tuple, Type, Union
 
-from xverify.core.call import Call, Outcome, Tensor
+from xverify.core.call import AT_RUN, Call, Outcome, Tensor
 from xverify.oracles.timing import Timing
 
 Answer = Callable[[Call, str], Union[Tensor, Outcome]]
@@ -25,6 +26,24 @@ The function may write to the folder. It may raise any exception, which says the
 
 REWRITTEN = "rewritten:"
 """The beginning of a path's name in a request that asks for the rewrite instead of the outcome."""
+
+
+@contextmanager
+def at_run() -> Iterator[None]:
+    """Mark the exceptions of a block that runs a model which the implementation has accepted.
+
+    Such an exception is no way to refuse a call, unless its type says "not implemented".
+    """
+    try:
+        yield
+    except Exception as error:
+        error.stage = AT_RUN  # type: ignore[attr-defined]
+        raise
+
+
+def stage_of(error: BaseException) -> str:
+    """The stage in which an exception was raised, see `Outcome.stage`."""
+    return str(getattr(error, "stage", ""))
 
 
 @dataclass(frozen=True)
@@ -168,6 +187,12 @@ class Oracle:
     """Distributions that its worker imports in addition to its own, NumPy and ml_dtypes.
 
     One that must have the implementation's own version is "NAME=={version}".
+    """
+
+    numpy_2_from: str = ""
+    """The first release that works with NumPy 2. Older ones get a NumPy before it. "" if the packages state what they need.
+
+    It matters where a release accepts NumPy 2 by its metadata, imports with it, and then fails in a call.
     """
 
     distributions: Tuple[str, ...] = ()

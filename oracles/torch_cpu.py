@@ -57,6 +57,7 @@ ORACLES = (
         contracts=("pytorch/*",),
         judged_by=("pytorch/*",),
         module=__name__,
+        numpy_2_from="2.3",  # before, tensors and NumPy's arrays cannot be converted
         varies=(
             *(Setting("isa", isa, environment=(("ATEN_CPU_CAPABILITY", isa),)) for isa in ("default", "avx2")),
             Setting("threads", "4", environment=(("OMP_NUM_THREADS", "4"),)),

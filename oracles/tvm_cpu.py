@@ -15,7 +15,7 @@ from typing import Any, Callable, List, Mapping
 from xverify.core.call import Tensor
 from xverify.oracles.arrays import Array, to_array
 from xverify.oracles.onnx_model import CONSTANTS, GRAPH, STATIC, answer_by_compiling, bench_model, compiled_lines
-from xverify.oracles.protocol import Loaded, Oracle, Path, Setting
+from xverify.oracles.protocol import Loaded, Oracle, Path, Setting, at_run
 from xverify.oracles.short_form import ShortCall, ShortForm, is_numpy
 from xverify.oracles.timing import Problem, Solve, Timing, Way
 
@@ -55,7 +55,10 @@ def load(*settings: str) -> Loaded:
     import tvm
 
     def run(main: Any, fed: Mapping[str, Tensor]) -> Array:
-        return main(*(tvm.runtime.tensor(to_array(tensor)) for tensor in fed.values())).numpy()
+        operands = [tvm.runtime.tensor(to_array(tensor)) for tensor in fed.values()]
+        with at_run():
+            result = main(*operands)
+        return result.numpy()
 
     compiled = _compiler(dict(setting.split("=", 1) for setting in settings))
     return Loaded(answer_by_compiling(compiled, run, MODULES))

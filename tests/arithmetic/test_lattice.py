@@ -303,7 +303,7 @@ WORDS = {
     "wrap-unsigned": "unsigned type", "truncated": "truncates", "saturated": "largest finite number",
     "via-float32": "rounds the result to float32", "last-bit": "half of the last kept bit",
     "divide": "quotient by the scale", "reciprocal": "reciprocal",
-    "folded-always": "absent zero point",
+    "folded-always": "absent zero point", "fused-last-bit": "casts the zero point and zero point * scale to bfloat16",
     "folded": "x * scale - zero point * scale", "fused": "fused multiply-add", "flush-inputs": "subnormal scales",
     "flush-results": "subnormal products and results", "flush-products": "subnormal products",
     "flush-all": "subnormal scales for zero and flushes", "unsigned": "loses the sign of zero",

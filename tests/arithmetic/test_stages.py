@@ -398,6 +398,16 @@ def test_what_has_no_number_warns_of_nothing() -> None:
             assert np.isnan(Stepwise(operation=operation).evaluate(zero).view(np.float32)).all()
 
 
+def test_a_zero_point_and_its_product_are_cast_by_the_last_bit() -> None:
+    """523 becomes 520, and 520 * 1.265625 = 658.125 becomes 656. The usual casts give 524 and 664."""
+    codes = {role: np.array([number], np.int16).view(np.uint16) for role, number in (("x", 600), ("zero_point", 523))}
+    types = {"x": "int16", "zero_point": "int16", "scale": "bfloat16"}
+    operands = Operands({**codes, "scale": encode("bfloat16", np.array([1.265625]))}, types, "bfloat16", (1,))
+    reading = Stepwise(operation="fused-last-bit", precision="float32", final="last-bit")
+    assert exact.decode("bfloat16", int(reading.evaluate(operands)[0])) == 103
+    assert compare(reading, operands) == 1
+
+
 def test_a_cast_by_the_last_bit_truncates_even_numbers_and_rounds_odd_ones() -> None:
     """The rest of a gap decides with an odd number only."""
     numbers = np.array([1 + 0.9 * 2**-7, 1 + 1.5 * 2**-7, 1 + 1.4 * 2**-7, np.inf])

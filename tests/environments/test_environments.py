@@ -155,6 +155,17 @@ def test_an_environment_is_made_once_and_extended_for_more_packages(quick: list[
     assert left_behind() == ["fake-framework-2"]
 
 
+def test_a_release_from_before_numpy_2_gets_an_older_numpy_even_if_it_was_cached_without(
+    quick: list[str], said: list[str]
+) -> None:
+    oracle = replace(FAKE, distribution="fake", numpy_2_from="2.0")
+    for version in ("1.5", "2.0"):
+        environment("fake", version, said.append)
+        other_versions.of_version(oracle, version, said.append)
+    installed = [line for line in quick if "==" in line]
+    assert installed == ["fake==1.5 numpy ml_dtypes", "fake==1.5 numpy ml_dtypes numpy<2", "fake==2.0 numpy ml_dtypes"]
+
+
 def test_an_unfinished_environment_is_made_anew(quick: list[str], said: list[str]) -> None:
     half = cache.directory() / ".fake-2.partial"
     (half / "bin").mkdir(parents=True)

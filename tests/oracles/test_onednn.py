@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from xverify.core.dtypes import tensor
 from xverify.oracles import all_oracles, installed_version, onednn_graph_api, onednn_library
 from xverify.oracles.arrays import hand_out
 from xverify.oracles.onednn_graph_api import DATA_TYPES, Library, NoLibraryError, UnsupportedError
+from xverify.oracles.onednn_graphs import Framed, packed
 from xverify.report import script
 from xverify.workers.worker import Worker
 
@@ -89,6 +92,24 @@ def test_per_channel_along_every_axis(ask: Ask) -> None:
     zps = tensor("int32", [1, 1, 1])
     shifted = [[-2.0, -3.0, 16.0], [-0.5, 3.0, 504.0]]
     assert values(ask(call(STATIC, X, [0.5, 1, 4], zps, qtype="per_channel", axis=1))) == shifted
+
+
+def test_elements_that_keep_two_patterns_were_never_written() -> None:
+    runs: list[int] = []
+
+    def run(written: int, address: int) -> None:
+        runs.append(address)
+        out = np.ctypeslib.as_array((ctypes.c_uint8 * 8).from_address(address))
+        out[:written] = 0xB7  # equal to the first pattern
+
+    for written, notes in ((8, ()), (4, ("never-written",))):
+        framed = Framed(packed("float32", (2,)))
+        framed.written_by(partial(run, written))
+        assert framed.notes() == notes
+    assert len(runs) == 4
+    plain = Framed(packed("float32", (2,)))
+    plain.written_by(lambda address: runs.append(ctypes.memset(address, 0, 8)))
+    assert (len(runs), plain.notes()) == (5, ()), "a second run costs time, and only follows a pattern that was kept"
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (2, 0, 3), (5, 1, 7), (1, 2, 1, 2, 1, 3)])

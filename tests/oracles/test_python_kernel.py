@@ -21,10 +21,10 @@ from python_calls import ONNX, a_call, notes_of, plain
 
 import xverify
 from xverify import contracts
-from xverify.core.call import LAYOUTS, Outcome, encode_call
+from xverify.core.call import AT_RUN, LAYOUTS, Call, Outcome, Tensor, decode_outcome, encode_call, encode_outcome
 from xverify.oracles import python_kernel, several_threads
 from xverify.oracles.arrays import UnreadableResultError, numpy_dtype
-from xverify.oracles.protocol import Loaded
+from xverify.oracles.protocol import Loaded, at_run
 from xverify.oracles.python_kernel import answerer, load
 from xverify.strategies.walk import walk
 from xverify.workers.child import run_call
@@ -347,6 +347,16 @@ def test_a_result_that_is_no_array_of_a_known_type(result: Any, words: str) -> N
         answerer(lambda *operands: result)(a_call(), "")
     outcome = run_call(Loaded(answerer(lambda *operands: result)), encode_call(a_call()), "")
     assert (outcome.kind, outcome.refused) == ("unreadable", False)
+
+
+def test_a_failure_after_a_model_was_accepted_is_marked_through_the_wire() -> None:
+    def answer(call: Call, path: str) -> Tensor:
+        with at_run():
+            raise (ValueError if path else NotImplementedError)("x")
+
+    asked = [run_call(Loaded(answer), encode_call(a_call()), path) for path in ("run", "")]
+    passed = [decode_outcome(encode_outcome(outcome)) for outcome in asked]
+    assert [(each.kind, each.stage) for each in passed] == [("rejected", AT_RUN), ("unsupported", "")]
 
 
 def test_what_can_be_made_an_array_is_one() -> None:

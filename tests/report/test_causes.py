@@ -194,6 +194,19 @@ def test_causes_are_ranked_by_severity_and_then_by_types() -> None:
     assert titles.index("c") < titles.index("b")
 
 
+def test_a_death_that_is_not_seen_again_comes_after_wrong_values() -> None:
+    unconfirmed = finding("crash", "allowed:values", message="killed by SIGSEGV", unconfirmed=True, cases=1)
+    wrong, refused = finding("violation", "b", recipe="b", max_ulp=1), finding("wrongly-rejected", "integer:E")
+    listed = grouped([unconfirmed, refused, wrong])
+    assert [cause.kind for cause in listed] == ["values", "crash", "refusal"]
+    assert listed[1].title == (
+        "ends the process once on allowed calls (SIGSEGV), but not when the call is repeated alone"
+    )
+    again = finding("crash", "allowed:values", "int4", message="killed by SIGSEGV")
+    (cause,) = grouped([unconfirmed, again])
+    assert (cause.first, cause.title) == (again, "ends the process on allowed calls (SIGSEGV)")
+
+
 def test_messages_are_compared_without_numbers_names_and_addresses() -> None:
     assert refusal_of(
         "[ONNXRuntimeError] : 1 : FAIL : no kernel for 'y_1' at /a/b.cc:81"

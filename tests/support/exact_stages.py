@@ -36,7 +36,7 @@ def by_stages(reading: Any, triple: TypedTriple) -> int:
     # The form x * scale - zero point * scale needs a zero point, and a subtraction that is exact or rounds its operands.
     two_products = (
         reading.operation == "folded-always"
-        or (reading.operation in ("folded", "fused") and triple.zero_point is not None)
+        or (reading.operation in ("folded", "fused", "fused-last-bit") and triple.zero_point is not None)
     ) and (reading.subtraction == "exact" or reading.subtraction.startswith("operands-"))
     without_zero_point = triple.zero_point is None or reading.subtraction == "ignored"
     x, zero_point = triple.x, Fraction(0) if without_zero_point else triple.zero_point
@@ -51,14 +51,19 @@ def by_stages(reading: Any, triple: TypedTriple) -> int:
     scale = scale_of(reading, triple)
     step = step_of(reading, out)
     if two_products:
-        base = step(multiply(zero_point, scale))
+        if reading.operation == "fused-last-bit" and out == "bfloat16":
+            base = decode(out, by_last_bit(step(multiply(decode(out, by_last_bit(zero_point)), scale))))
+        else:
+            base = step(multiply(zero_point, scale))
         product = multiply(x, scale)
-        result = step(subtract(product if reading.operation == "fused" else step(product), base))
+        result = step(subtract(product if reading.operation.startswith("fused") else step(product), base))
     else:
         folds = reading.subtraction == "exact" or reading.subtraction.startswith("operands-")
         difference = bounded(reading.subtraction, subtract(x, zero_point), triple.x_dtype)
         # A formula without a difference rounds none.
-        if reading.difference != "exact" and not (reading.operation in ("folded", "fused", "folded-always") and folds):
+        if reading.difference != "exact" and not (
+            reading.operation in ("folded", "fused", "folded-always", "fused-last-bit") and folds
+        ):
             difference = rounded(named(reading.difference, out), difference)
         if reading.precision == "float64":  # shows with a float zero point only
             difference = rounded("float64", difference)

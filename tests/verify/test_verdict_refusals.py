@@ -24,8 +24,9 @@ from judged_calls import (
     shifted,
 )
 
+from xverify import contracts
 from xverify.arithmetic.readings import Stepwise
-from xverify.core.call import Call, Outcome, Tensor
+from xverify.core.call import AT_RUN, Call, Outcome, Tensor
 from xverify.core.dtypes import tensor
 from xverify.verify import verdicts
 from xverify.verify.attribute import named
@@ -86,6 +87,29 @@ def test_refusals_of_allowed_calls() -> None:
     tally, found = concluded([(first, ONE, REJECTED)])
     tally.cells[ONE, first.cell].simplest_refused = True
     assert (found, tally.status(ONE, first.cell)) == ({}, "unsupported")
+
+
+def test_a_failure_at_run_is_no_refusal_of_a_cell() -> None:
+    judged, other = asked(ONNX_21, "int8"), asked(ONNX_21, "int8", number=1)
+    tally = Tally()
+    tally.observe(judged, ONE, REJECTED, True)
+    tally.observe(other, ONE, replace(REJECTED, stage=AT_RUN), True)
+    row = tally.cells[ONE, judged.cell]
+    row.simplest_refused = True
+    assert tally.status(ONE, judged.cell) == "wrongly-rejected"
+    assert row.failed is not None
+    assert (row.failed[0], row.failed_cases) == (other, 1)
+    finding = verdicts.rejected(other, "one", row.failed[1])
+    assert finding is not None
+    assert finding.summary.startswith("one accepts, and fails to run, an allowed per tensor call with x of int8")
+
+
+def test_a_refused_block_cites_the_sentence_about_blocks() -> None:
+    edition = contracts.get("pytorch/dequantize_per_channel_group@2.13")
+    judged = asked(edition, "int8", granularity="blocked", shape=(2, 4), zero_point_dtype="int8", block_size=2)
+    refusal = verdicts.rejected(judged, "one", REJECTED)
+    assert refusal is not None
+    assert refusal.key.clause == edition.id + "/block-shape"
 
 
 @pytest.mark.parametrize("outcome", [CRASH, HANG])

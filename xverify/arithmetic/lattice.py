@@ -329,7 +329,7 @@ def _folded(
         if left.size:
             s = scales.values[right]
             with np.errstate(all="ignore"):
-                results = stages.folded(triples, x, zero_point, s, operation == "fused", precision, subnormals)
+                results = stages.folded(triples, x, zero_point, s, operation, precision, subnormals)
             yield operation, precision, rows, left, right, np.broadcast_to(results, s.shape)
 
 
@@ -344,7 +344,9 @@ def _subtractions(types: Types) -> tuple[tuple[str, str], ...]:
 
 def _foldings(types: Types) -> tuple[stages.Operation, ...]:
     """The operations that fold the zero point and can differ for these types."""
-    return ("folded", "fused") if types.zero_point else ("folded-always",)
+    if not types.zero_point:
+        return ("folded-always",)
+    return ("folded", "fused", "fused-last-bit") if types.out == "bfloat16" else ("folded", "fused")
 
 
 @lru_cache(maxsize=1024)

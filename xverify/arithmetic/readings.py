@@ -80,8 +80,7 @@ class Stepwise(StageOptions):
         folds = triples.zero_point is not None or self.operation == "folded-always"
         if self.operation in stages.FOLDED and folds and self.folds:
             x, zero_point = bench.of(stages.operands_of, self.subtraction)
-            fused = self.operation == "fused"
-            return stages.folded(triples, x, zero_point, scale, fused, self.precision, self.subnormals)
+            return stages.folded(triples, x, zero_point, scale, self.operation, self.precision, self.subnormals)
         # Without a zero point there is nothing to fold: one product is left, and each of its steps is rounded.
         plain = self.operation in ("multiply", "divide", "reciprocal")
         operation, precision = self.operation if plain else "multiply", self.precision

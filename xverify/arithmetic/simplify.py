@@ -81,6 +81,8 @@ def simplified(reading: Recipe, types: Types) -> Recipe:
 def _simplified(reading: StageOptions, types: Types) -> StageOptions:
     if reading.operation == "folded-always" and types.zero_point:
         return _simplified(replace(reading, operation="folded"), types)
+    if reading.operation == "fused-last-bit" and types.out != "bfloat16":
+        return _simplified(replace(reading, operation="fused"), types)
     if reading.final == "last-bit" and types.out != "bfloat16":
         return _simplified(replace(reading, final="nearest"), types)
     if types.has_float_zero_point:
@@ -100,7 +102,7 @@ def _simplified(reading: StageOptions, types: Types) -> StageOptions:
         folds = result.folds and (result.operation == "folded-always" or bool(types.zero_point))
         result = replace(result, difference="exact") if result.folds else result
         result = result if folds else replace(result, operation="multiply")
-    if result.operation in FOLDED and _folds_exactly(result, types):
+    if result.operation in FOLDED and result.operation != "fused-last-bit" and _folds_exactly(result, types):
         result = replace(result, operation="multiply")
     if not types.zero_point:
         result = _cast_once(result, types)

@@ -39,13 +39,13 @@ Subtraction = Literal[
 ]  # fmt: skip
 Difference = Literal["exact", "float32", "output", "float16", "bfloat16"]
 ScaleCast = Literal["none", "output", "float32", "float16", "bfloat16"]
-Operation = Literal["multiply", "divide", "reciprocal", "folded", "fused", "folded-always"]
+Operation = Literal["multiply", "divide", "reciprocal", "folded", "fused", "folded-always", "fused-last-bit"]
 Precision = Literal["once", "float32", "output", "float64", "float16", "bfloat16"]
 Final = Literal["nearest", "truncated", "saturated", "via-float32", "last-bit"]
 Subnormals = Literal["kept", "flush-results", "flush-products", "flush-inputs", "flush-all"]
 Zero = Literal["signed", "unsigned"]
 
-FOLDED: tuple[Operation, ...] = ("folded", "fused", "folded-always")
+FOLDED: tuple[Operation, ...] = ("folded", "fused", "folded-always", "fused-last-bit")
 """The operations that multiply x and the zero point by the scale."""
 
 _SUBTRACTION: dict[Subtraction, str] = {
@@ -119,7 +119,9 @@ def _combining(operation: Operation, precision: Precision) -> str:
         return f"computes x * scale - zero point * scale, {each}"
     if operation == "folded-always":
         return f"computes x * scale - zero point * scale, also with 0 for an absent zero point, {each}"
-    return f"computes x * scale - zero point * scale by a fused multiply-add, {each}"
+    fused = f"computes x * scale - zero point * scale by a fused multiply-add, {each}"
+    cast = "casts the zero point and zero point * scale to bfloat16 by half of the last kept bit"
+    return fused if operation == "fused" else f"{cast}, {fused}"
 
 
 @dataclass(frozen=True)
@@ -139,6 +141,7 @@ class StageOptions:
     """The way to combine difference and scale.
 
     "folded" and "fused" mean x * scale - zero point * scale. "folded-always" subtracts 0 * scale if there is no zero point.
+    "fused-last-bit" means "fused", with the zero point and its product cast as the final cast "last-bit" does.
     """
     precision: Precision = "once"
     """The type of each result of the operation; "once" stands for one rounding, to the output type."""
@@ -345,12 +348,12 @@ def combined(
 
 
 def folded(
-    triples: Triples, x: F64, zero_point: F64, scale: F64, fused: bool, precision: str, subnormals: str = "kept"
+    triples: Triples, x: F64, zero_point: F64, scale: F64, operation: str, precision: str, subnormals: str = "kept"
 ) -> F64:
     """x * scale - zero_point * scale, each step rounded to ``precision``.
 
     precision: "once" stands for the output type here.
-    fused: x * scale is not rounded before the subtraction.
+    operation: "fused" and "fused-last-bit" do not round x * scale before the subtraction.
     """
     kind = triples.out if precision == "once" else resolved(precision, triples.out)
 
@@ -360,8 +363,11 @@ def folded(
         odd = product_to_odd(operand, triples.exponent, scale) if triples.wide and kind != "float64" else plain
         return _rounded(odd, plain, kind, subnormals)
 
-    base = product(zero_point)
-    if not fused:
+    if operation == "fused-last-bit" and triples.out == "bfloat16":
+        base = _by_last_bit(product(_by_last_bit(zero_point)))
+    else:
+        base = product(zero_point)
+    if not operation.startswith("fused"):
         with np.errstate(all="ignore"):
             # A rounding to 53 bits is innocuous before one to at most 24 bits (Figueroa, 1995).
             plain = np.asarray(product(x) - base)
@@ -374,6 +380,10 @@ def folded(
     # The halves lose the sign of a product that is zero.
     regular = np.isfinite(nearest) & (total != 0.0)
     return _rounded(np.where(regular, odd, nearest), np.where(regular, total, nearest), kind, subnormals)
+
+
+def _by_last_bit(numbers: F64) -> F64:
+    return values("bfloat16", cast_by_last_bit(numbers))
 
 
 def finished(numbers: F64, out: str, final: str, subnormals: str, zero: str) -> NDArray[Any]:

@@ -198,6 +198,10 @@ class Call:
         return hashlib.sha256(encode_call(replace(self, origin=""))).hexdigest()[:32]
 
 
+AT_RUN = "run"
+"""The stage of a failure in an implementation that accepts a model first and runs it later."""
+
+
 @dataclass(frozen=True, eq=False)
 class Outcome:
     """The outcome of a call."""
@@ -216,6 +220,8 @@ class Outcome:
     """The message of the exception, or a sentence on an unreadable result."""
     notes: tuple[str, ...] = ()
     """Further observations, such as "input-written" or "output-aliases-input"."""
+    stage: str = ""
+    """`AT_RUN` if the implementation accepted the call's model, and then failed when it ran it; "" otherwise."""
 
     @property
     def refused(self) -> bool:
@@ -348,6 +354,7 @@ def encode_outcome(outcome: Outcome) -> bytes:
         "error": outcome.error,
         "message": outcome.message[:2000],
         "notes": list(outcome.notes),
+        **({"stage": outcome.stage} if outcome.stage else {}),
     }
     return _pack(header, [] if outcome.tensor is None else [("y", outcome.tensor)], exact=False)
 
@@ -359,4 +366,5 @@ def decode_outcome(blob: bytes) -> Outcome:
         ValueError: The bytes are damaged.
     """
     header, tensors = _unpack(blob)
-    return Outcome(header["kind"], tensors.get("y"), header["error"], header["message"], tuple(header["notes"]))
+    kind, error, message, notes = header["kind"], header["error"], header["message"], tuple(header["notes"])
+    return Outcome(kind, tensors.get("y"), error, message, notes, header.get("stage", ""))

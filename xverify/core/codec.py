@@ -96,6 +96,7 @@ def outcome_to_json(outcome: Outcome) -> dict[str, Any]:
         "error": outcome.error,
         "message": outcome.message,
         "notes": list(outcome.notes),
+        **({"stage": outcome.stage} if outcome.stage else {}),
     }
 
 

@@ -235,8 +235,11 @@ def _refusals(state: RunState) -> None:
             continue
         if answers_nothing(state, subject.name):
             continue  # It may not work at all. The gate reports that in one sentence.
-        if tally.refusal is not None and not tally.simplest_refused:
-            judged, outcome = tally.refusal
+        shown, cases = tally.refusal, tally.rejected
+        if tally.simplest_refused:  # it does not take the cell, unless it accepted a model and failed later
+            shown, cases = tally.failed, tally.failed_cases
+        if shown is not None:
+            judged, outcome = shown
             refusal = verdicts.rejected(judged, subject.name, outcome)
             if refusal is not None:
-                record(state, refusal, subject, judged, outcome, cases=tally.rejected)
+                record(state, refusal, subject, judged, outcome, cases=cases)

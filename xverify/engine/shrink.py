@@ -99,7 +99,8 @@ def _shrink(state: RunState, finding: Finding, out_of_time: Callable[[], bool], 
     reference, seed = finding.reference, derived_seed(state.options.seed, finding.id) % 2**63
     if finding.key.verdict in DEATHS:
         result = shrink_death(state, finding, contract, seed, out_of_time, confirming)
-        finding.summary += UNCONFIRMED if result is None else ""
+        finding.unconfirmed = result is None
+        finding.summary += UNCONFIRMED if finding.unconfirmed else ""
     else:
         result = shrinking.shrink(
             finding,

@@ -291,6 +291,7 @@ def _finding(state: RunState, finding: Finding, with_values: bool = True) -> dic
             if finding.survives_without_breach is None
             else {"survives_without_breach": finding.survives_without_breach}
         ),
+        **({"unconfirmed": True} if finding.unconfirmed else {}),
         **({"lowest": finding.lowest} if finding.lowest else {}),
         **({"rewrite": finding.rewrite} if finding.rewrite else {}),
         "others": [{"name": name, "outcome": text} for name, text in finding.others],
@@ -436,8 +437,13 @@ def ask_others(state: RunState, finding: Finding) -> list[tuple[str, str]]:
     if call is None:
         return []
     others = []
+    in_graph = changes_values(call)
     for oracle in state.pool.answering(finding.key.contract):
-        subject: Subject = state.pool.subjects[oracle.name][0]
+        # A path that makes no graphs gives the result of the lone call.
+        paths = state.pool.surrounded[oracle.name][-1:] if in_graph else state.pool.subjects[oracle.name]
+        if not paths:
+            continue
+        subject: Subject = paths[0]
         if subject.name != finding.key.subject:
             others.append((subject.label, describe(state.pool.ask(subject, call))))
     if finding.key.verdict == "conflict":

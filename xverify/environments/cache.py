@@ -26,7 +26,10 @@ ALWAYS = ("numpy", "ml_dtypes")
 """Distributions that every worker imports."""
 
 OLD_NUMPY = "numpy<2"
-"""The requirement of wheels built before NumPy 2, which do not always state that they need an older one."""
+"""The requirement of releases made before NumPy 2, which do not always state that they need an older one.
+
+`Oracle.numpy_2_from` names the releases that import with NumPy 2 and fail later. Those that do not import get it anyway.
+"""
 
 _MARK = "environment.json"
 

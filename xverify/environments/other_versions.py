@@ -12,7 +12,7 @@ from packaging.version import Version
 from xverify import contracts
 from xverify.core.errors import DocumentError
 from xverify.environments import installers
-from xverify.environments.cache import EnvironmentFailedError, environment, versions_offered
+from xverify.environments.cache import OLD_NUMPY, EnvironmentFailedError, environment, versions_offered
 from xverify.environments.installers import Say
 from xverify.oracles.protocol import Oracle
 
@@ -34,13 +34,19 @@ def of_version(oracle: Oracle, version: str, say: Say) -> Moved:
     failures = []
     for distribution in (oracle.distribution, *oracle.distributions):
         try:
-            made = environment(distribution, version, say, oracle.needs)
+            made = environment(distribution, version, say, _needs(oracle, version))
         except EnvironmentFailedError as error:
             failures.append(str(error))
             continue
         moved = replace(oracle, distribution=distribution, python=made.python, version=made.version)
         return _judged_there(replace(moved, name=f"{oracle.name}=={version}"))
     raise EnvironmentFailedError("; ".join(failures))
+
+
+def _needs(oracle: Oracle, version: str) -> tuple[str, ...]:
+    """The further requirements of an implementation's environment at a version."""
+    is_older = bool(oracle.numpy_2_from) and Version(version) < Version(oracle.numpy_2_from)
+    return (*oracle.needs, OLD_NUMPY) if is_older else oracle.needs
 
 
 def newest_version(oracle: Oracle) -> str:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 MOST_LINES = 60
 """Number of lines of a body."""
 
-MOST_SCRIPT_LINES = 30
+MOST_SCRIPT_LINES = 34
 """Number of lines of a script in an issue. A longer one is attached."""
 
 MOST_SCRIPT = 20_000
@@ -206,10 +206,12 @@ def _allowed(case: Case) -> list[str]:
     shown = entries[:MOST_ELEMENTS]
     names = list(dict.fromkeys(name for entry in shown for result in entry["legal"] for name in result["readings"]))
     letters = {name: _LETTERS[i] if i < len(_LETTERS) else str(i + 1) for i, name in enumerate(names)}
+    in_graph = bool(finding["witness"].get("in_graph"))
     lines = []
     for entry in shown:
         due = [
-            f"{result['decimal']} ({result['hex']}) by {', '.join(letters[name] for name in result['readings'])}"
+            f"{result['decimal']} ({result['hex']})"
+            + ("" if in_graph else f" by {', '.join(letters[name] for name in result['readings'])}")
             for result in entry["legal"]
         ]
         index = f"at {text(str(entry['index']))} " if entry["index"] else ""
@@ -217,6 +219,9 @@ def _allowed(case: Case) -> list[str]:
             f"- {index}{text(gives)} {text(entry['got_decimal'])} ({entry['got'] if _is_hex(entry['got']) else ''}); "
             f"{text(allowed)} {text(' or '.join(due))}"
         )
+    if in_graph:
+        rule = "Each node was computed by its own text. A result is allowed if allowed results of the nodes lead to it."
+        return [*lines, "", f"{rule} Any NaN equals any NaN.", ""]
     ways = "; ".join(f"({letters[name]}) {text(readings.get(name, name))}" for name in names)
     return [
         *lines,
@@ -531,8 +536,17 @@ _CAUSES_IN_TITLES = {"violation": "values", "crash": "crash", "wrongly-rejected"
 """Verdicts whose cause has a title that says more than the verdict does, and the kind of that cause."""
 
 
+MOST_TITLE = 250
+"""Number of characters of a title. GitHub takes 256."""
+
+
 def title(case: Case) -> str:
-    """Return the title of the issue, one sentence."""
+    """Return the title of the issue, one sentence. A long one names no graph: the script shows it."""
+    whole = _whole_title(case)
+    return whole if len(whole) <= MOST_TITLE else whole.partition(", in a graph (")[0] + ", in a graph"
+
+
+def _whole_title(case: Case) -> str:
     finding, who, types = case.finding, case.who, f" ({case.types})" if case.types else ""
     cause = case.cause
     if cause is not None and cause.kind == "validation":
@@ -616,6 +630,11 @@ def _problem(case: Case) -> str:
     finding, who = case.finding, case.versioned
     got = finding["witness"]["got"] if finding["witness"] else None
     match finding["verdict"]:
+        case "violation" if finding["witness"] and finding["witness"].get("in_graph"):
+            return (
+                f"{who} returns results of a small graph that the texts of its operators do not allow. An optimiser may change "
+                "a graph only if every result stays allowed. One of the allowed results below is expected."
+            )
         case "violation":
             return (
                 f"{who} returns results that its specification does not allow. The specification does not say how the formula "

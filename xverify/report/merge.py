@@ -448,7 +448,14 @@ def _order(finding: Json) -> tuple[Any, ...]:
     size = [(math.prod(shape), len(shape)) for shape in shapes]
     shrunk = ("minimal", "not reached", "not shrinkable").index(finding["shrunk"])
     whole = {name: finding[name] for name in ("witness", "others", "summary", "shrunk", "reproduce", "subject")}
-    return (0, bool(finding["subject"]["options"]), size, shrunk, json.dumps(whole, sort_keys=True))
+    return (
+        0,
+        bool(finding.get("unconfirmed")),
+        bool(finding["subject"]["options"]),
+        size,
+        shrunk,
+        json.dumps(whole, sort_keys=True),
+    )
 
 
 def _folded(listed: Sequence[Json]) -> dict[str, Any]:

@@ -134,6 +134,11 @@ def kills_allowed_calls(finding: Json) -> bool:
     return is_allowed or finding.get("survives_without_breach") is False
 
 
+def is_unconfirmed(group: Sequence[Json]) -> bool:
+    """True for deaths of which no new process showed one again."""
+    return all(finding.get("unconfirmed", False) for finding in group)
+
+
 def _of_death(key: CauseKey, group: Sequence[Json]) -> str:
     signal, _, what = key.mistake.partition(": ")
     does = "ends the process" if key.kind == "crash" else "does not answer"
@@ -148,6 +153,10 @@ def _of_death(key: CauseKey, group: Sequence[Json]) -> str:
         where = f" on calls that break {some(clauses, MOST_NAMES)}"
     else:
         where = " on calls that the text forbids or leaves open"
+    if is_unconfirmed(group):
+        seen = sum(finding["cases"] for finding in group)
+        does += " once" if seen == 1 else f" {seen} times"
+        how += f", but not when {'the call is' if seen == 1 else 'the calls are'} repeated alone"
     return does + where + how + _graph(group[0])
 
 

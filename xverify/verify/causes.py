@@ -28,7 +28,7 @@ from xverify.verify.cause_keys import (
     operator_of,
     region_in,
 )
-from xverify.verify.cause_titles import some
+from xverify.verify.cause_titles import is_unconfirmed, some
 
 NOBODY = "nobody:"
 """The beginning of the mistake of a sentence that no implementation follows."""
@@ -243,7 +243,9 @@ def _rank(key: CauseKey, group: Sequence[Json]) -> tuple[Any, ...]:
     types = common_first(first["x_dtype"]), common_first(first["scale_dtype"])
     cells = sum(len(finding["cells"]) for finding in group)
     is_accepted, verdict = key.standing.startswith("known"), Verdict(first["verdict"]).severity
-    return (is_accepted, severity(key, group).rank, verdict, is_special, *types, -cells, identity(key))
+    # A death that no new process showed again comes after the wrong values, which are certain.
+    effect = Severity.LAST_PLACES if is_unconfirmed(group) else severity(key, group)
+    return (is_accepted, effect.rank, is_unconfirmed(group), verdict, is_special, *types, -cells, identity(key))
 
 
 def _is_in_graph(finding: Json) -> bool:
@@ -255,6 +257,10 @@ def _order(finding: Json) -> tuple[Any, ...]:
     explained = finding["attribution"] is not None
     is_special = bool(finding["subject"]["options"]) or _is_in_graph(finding)
     types = common_first(finding["x_dtype"]), common_first(finding["scale_dtype"]), common_first(finding["out_dtype"])
-    worst = Verdict(finding["verdict"]).severity, detail_in(finding).startswith(("forbidden:", "unspecified:"))
+    worst = (
+        is_unconfirmed([finding]),
+        Verdict(finding["verdict"]).severity,
+        detail_in(finding).startswith(("forbidden:", "unspecified:")),
+    )
     several = len((finding["attribution"] or {}).get("departures", ()))
     return (*worst, not explained, several, is_special, *types, -len(finding["cells"]), finding["id"])

@@ -104,6 +104,7 @@ _OPERATIONS: Mapping[str, str] = {
     "reciprocal": "multiplies by the reciprocal of the scale",
     "folded": "computes x * scale - zero point * scale",
     "fused": "computes x * scale - zero point * scale by a fused multiply-add",
+    "fused-last-bit": "computes x * scale - zero point * scale, with zero point and product truncated to bfloat16",
     "folded-always": "computes x * scale - 0 * scale without a zero point",
 }
 _FINALS: Mapping[str, str] = {

@@ -169,6 +169,8 @@ class Finding:
     """The stages in which its recipe departs from the nearest admitted reading."""
     survives_without_breach: bool | None = None
     """For a death on a call that is not allowed: true if the implementation survives an allowed call near it; None if unknown."""
+    unconfirmed: bool = False
+    """For a death: true if no new process showed it again, neither on the witness nor on a smaller call."""
     lowest: str = ""
     """For a witness in surroundings: the least optimised path that shows it; "" if that is not known."""
     rewrite: str = ""

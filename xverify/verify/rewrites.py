@@ -216,6 +216,8 @@ def _left_out(graph: Graph, path: Sequence[Node]) -> Iterator[_Candidate]:
             made, operators = _without(graph, path[begin : begin + length])
             if _is_typed(made):
                 yield _Candidate(_rewrite(*_words_without(operators)), made)
+    if path and path[0].operator == "ArgMax":  # the order of codes, which a negative scale reverses
+        yield _Candidate(_rewrite(*_words_without([DEQUANTIZE])), graph, "codes")
     for end, node in enumerate(path):
         if node.operator == QUANTIZE:  # the codes of x pass through both operators
             made, operators = _without(graph, path[: end + 1])

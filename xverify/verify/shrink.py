@@ -14,7 +14,7 @@ from hypothesis.errors import HypothesisException
 
 from xverify.contracts.model import Contract
 from xverify.core.bits import canonical
-from xverify.core.call import Call, Outcome
+from xverify.core.call import AT_RUN, Call, Outcome
 from xverify.core.verdict import Verdict
 from xverify.strategies.plainer import plainer_calls, plainness
 from xverify.strategies.smaller import less_around, smaller_calls, squeezed
@@ -68,6 +68,8 @@ def reproduces(
         conflicts = [d for rival in editions.rivals(contract) if (d := editions.conflict(judged, rival))]
         return next(((d, None) for d in conflicts if d.key == key), None)
     outcome = ask(call)
+    if finding.outcome is not None and finding.outcome.stage == AT_RUN != outcome.stage:
+        return None  # a refusal before the run is another mistake, or none
     for discrepancy in _discrepancies(finding, judged, label, outcome, ask, ask_reference):
         if discrepancy is not None and discrepancy.key == key:
             return discrepancy, outcome

@@ -10,7 +10,7 @@ from xverify.arithmetic.indexing import Misindexing
 from xverify.arithmetic.reading import Reading
 from xverify.contracts.model import Cell
 from xverify.core.bits import canonical
-from xverify.core.call import Outcome
+from xverify.core.call import AT_RUN, Outcome
 from xverify.core.verdict import Verdict
 from xverify.verify import verdicts
 from xverify.verify.attribute import Misread, Zeros, gives
@@ -81,6 +81,10 @@ class CellTally:
     """True if the simplest call of the cell was refused too."""
     refusal: tuple[Judged, Outcome] | None = None
     """The smallest allowed call that was rejected."""
+    failed: tuple[Judged, Outcome] | None = None
+    """The smallest allowed call whose model was accepted, and then failed when it ran. That is no way to refuse a cell."""
+    failed_cases: int = 0
+    """The number of such calls."""
     refused: tuple[Judged, Outcome] | None = None
     """The smallest allowed call that was refused, also as not implemented.
 
@@ -149,6 +153,9 @@ class Tally:
         if outcome.kind == "rejected":
             cell.rejected += 1
             cell.refusal = _smallest(cell.refusal, judged, outcome)
+            if outcome.stage == AT_RUN:
+                cell.failed_cases += 1
+                cell.failed = _smallest(cell.failed, judged, outcome)
         if outcome.kind in ("tensor", "unreadable"):
             cell.due += judged.call.values
         elif outcome.refused and not judged.call.around:
@@ -414,7 +421,8 @@ class Tally:
         if tally.open and not tally.wrong:
             return "unspecified"
         judged = self.judged_by[subject, cell.contract]
-        if not tally.answered and not tally.unreadable and (tally.unsupported or tally.simplest_refused or not judged):
+        gives_nothing = not tally.answered and not tally.unreadable and not (judged and tally.failed)
+        if gives_nothing and (tally.unsupported or tally.simplest_refused or not judged):
             return "unsupported"
         if not judged:  # refused calls of a cell that is answered are a gap, see `xverify.report.gaps`
             return "not-judged-differs" if tally.wrong or tally.unreadable else "not-judged-agrees"

@@ -16,7 +16,7 @@ from xverify.arithmetic.linear_operands import on_grid
 from xverify.arithmetic.reading import Reading
 from xverify.contracts.model import Cell, Contract, Judgement
 from xverify.core.bits import canonical
-from xverify.core.call import Call, Outcome
+from xverify.core.call import AT_RUN, Call, Outcome
 from xverify.core.dtypes import FLOATS, INTEGERS
 from xverify.core.rounding import is_subnormal
 from xverify.core.surroundings import Graph, changing_graph, changing_operators, surround
@@ -224,12 +224,15 @@ def rejected(judged: Judged, subject: str, outcome: Outcome) -> Discrepancy | No
     if contract.fixed_result is not None:
         return _refuses_alone(judged, subject, outcome)
     has_float_zero_point = bool(cell.zero_point_dtype) and cell.x_dtype.startswith("float")
-    clause = f"{contract.id}/{'float-zero-point' if has_float_zero_point else 'granularity'}"
-    clause = clause if clause in contract.clauses else _formula(judged)
+    names = ["float-zero-point"] if has_float_zero_point else ["granularity"]
+    names += ["block-shape"] if cell.granularity == "blocked" and not has_float_zero_point else []
+    clauses = [clause for name in names if (clause := f"{contract.id}/{name}") in contract.clauses]
+    clause = clauses[0] if clauses else _formula(judged)
     kind = "integer" if cell.x_dtype in INTEGERS else cell.x_dtype.split("_")[0]
     detail = detail_of(kind, "zero-point" if cell.zero_point_dtype else "no-zero-point", outcome.error)
+    does = "accepts, and fails to run," if outcome.stage == AT_RUN else "refuses"
     summary = (
-        f"{subject} refuses an allowed {cell.granularity.replace('_', ' ')} call with x of {cell.x_dtype} "
+        f"{subject} {does} an allowed {cell.granularity.replace('_', ' ')} call with x of {cell.x_dtype} "
         f"{'and a zero point ' if cell.zero_point_dtype else ''}({outcome.error})"
     )
     return Discrepancy(

@@ -26,7 +26,7 @@ import numpy as np
 
 from xverify.core.call import Call, Outcome, Tensor, decode_call, encode_outcome
 from xverify.oracles.arrays import UnreadableResultError
-from xverify.oracles.protocol import REWRITTEN, Loaded, version_of
+from xverify.oracles.protocol import REWRITTEN, Loaded, stage_of, version_of
 from xverify.workers.fork_server import LOST, can_fork, end_with_parent, serve_from_children
 
 FILE_LIMIT = 256 << 20
@@ -236,7 +236,8 @@ def run_call(loaded: Loaded, blob: bytes, options: str, folder: str = "") -> Out
             os.write(2, ("%s: %s\n" % (type(error).__name__, error)).encode())
             os._exit(OUT_OF_MEMORY if isinstance(error, MemoryError) else 1)
         kind = "unsupported" if isinstance(error, loaded.not_implemented) else "rejected"
-        return Outcome(kind, error=type(error).__name__, message=str(error))
+        stage = stage_of(error) if kind == "rejected" else ""
+        return Outcome(kind, error=type(error).__name__, message=str(error), stage=stage)
     if not isinstance(result, (Outcome, Tensor)):
         raise AnswerError("answer() must return an Outcome or a Tensor, got %s" % type(result).__name__)
     return result if isinstance(result, Outcome) else Outcome("tensor", result)
