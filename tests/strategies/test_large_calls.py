@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
-from itertools import product
+from itertools import islice, product
 from math import prod
 
 import numpy as np
@@ -16,7 +16,7 @@ from xverify.strategies import build
 from xverify.strategies.large import MANY, large_structures
 from xverify.strategies.structures import Linear, Range
 from xverify.strategies.values import data
-from xverify.strategies.walk import USUAL_BLOCKS, block_structures
+from xverify.strategies.walk import USUAL_BLOCKS, WEIGHT_TYPES, block_structures, weight_structures
 
 EDITIONS = tuple(contracts.ids())
 PAST = 65_535
@@ -89,3 +89,18 @@ def test_every_type_has_usual_blocks() -> None:
         assert contract.judge(build(contract, structure)).verdict == "allowed"
     assert met.keys() == set(contract.domain.x_dtypes)
     assert all(sizes == set(product(USUAL_BLOCKS, (True, False))) for sizes in met.values())
+
+
+def test_ordinary_weights_come_in_whole_blocks_on_every_axis() -> None:
+    contract = contracts.get("ai.onnx/DequantizeLinear-21")
+    first = list(islice(weight_structures(contract), 16))
+    met = set()
+    for structure in first:
+        assert isinstance(structure, Linear)
+        assert contract.judge(build(contract, structure)).verdict == "allowed"
+        if structure.granularity == "blocked":
+            assert not any(extent % structure.block_size for extent in structure.shape)
+            met.add((structure.axis, bool(structure.zero_point_dtype), structure.x_dtype))
+    axes, with_zero_point, types = map(set, zip(*met, strict=True))
+    assert (axes >= {0, 1, -2, -1}, with_zero_point, types) == (True, {True, False}, set(WEIGHT_TYPES))
+    assert sum(structure.granularity == "per_axis" for structure in first) == 8

@@ -233,8 +233,8 @@ def test_places_of_range_calls(identity: str) -> None:
             assert probe.places.max() < probe.call.values, cell
 
 
-def test_a_blocked_call_has_a_partial_block() -> None:
+def test_blocked_calls_have_partial_and_whole_last_blocks() -> None:
     cells = by_cell("ai.onnx/DequantizeLinear-25")
     blocked = [calls[0].call for cell, calls in cells if cell.granularity == "blocked"]
-    assert blocked
-    assert all(call.data.shape[-1] % int(call.attributes["block_size"]) for call in blocked)
+    whole = [call.data.shape[-1] % int(call.attributes["block_size"]) == 0 for call in blocked]
+    assert 0.4 < sum(whole) / len(whole) < 0.6
