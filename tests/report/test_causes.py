@@ -194,6 +194,16 @@ def test_causes_are_ranked_by_severity_and_then_by_types() -> None:
     assert titles.index("c") < titles.index("b")
 
 
+def test_values_that_were_never_written_are_no_cause_of_their_own() -> None:
+    noted = {"call": {}, "got": {"message": "", "notes": ["never-written"]}, "legal": []}
+    found = [
+        finding("violation", "types:int8:float32", witness=noted),
+        finding("memory", "never-written", witness=noted),
+    ]
+    (cause,) = grouped(found)
+    assert (cause.kind, cause.first["detail"], len(cause.findings)) == ("memory", "never-written", 2)
+
+
 def test_a_death_that_is_not_seen_again_comes_after_wrong_values() -> None:
     unconfirmed = finding("crash", "allowed:values", message="killed by SIGSEGV", unconfirmed=True, cases=1)
     wrong, refused = finding("violation", "b", recipe="b", max_ulp=1), finding("wrongly-rejected", "integer:E")

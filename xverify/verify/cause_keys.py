@@ -12,7 +12,7 @@ Two findings share a cause if one fix would remove both. Each kind of finding ha
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,6 +48,10 @@ UNEXPLAINED = "unexplained"
 
 FLUSHES = "flush-subnormals"
 """The mistake of implementations that flush subnormal numbers, whatever else they compute."""
+
+
+NEVER_WRITTEN = "never-written"
+"""The note of a worker on elements that keep two patterns."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +116,8 @@ def keys_of(finding: Json) -> Iterator[CauseKey]:
         for mistake in _mistakes(finding, detail):
             if mistake == FLUSHES:
                 yield key(FLUSHES, kind=OPEN)
+            elif mistake == UNEXPLAINED and NEVER_WRITTEN in _notes(finding):
+                yield key(NEVER_WRITTEN, kind=KINDS[Verdict.MEMORY])  # the values are what was there before
             else:
                 # A recipe of all values implies the region. A recipe of the wrong values only does not.
                 implied = mistake != UNEXPLAINED and not is_partly(detail)
@@ -215,6 +221,12 @@ def _open(finding: Json, detail: str) -> tuple[str, str, str, str]:
     if detail == FLUSHES:
         return FLUSHES, "", OPEN, family_in(finding)
     return f"reading:{finding['attribution']['reading']}", "", OPEN, operator
+
+
+def _notes(finding: Json) -> Sequence[str]:
+    witness = finding["witness"]
+    got = witness["got"] if witness is not None else None
+    return () if got is None else tuple(got.get("notes", ()))
 
 
 def _message(finding: Json) -> str:
