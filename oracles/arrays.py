@@ -120,7 +120,10 @@ def pack(codes: Array, bits: int) -> Array:
 
 
 def unpack(raw: Array, bits: int, size: int) -> Array:
-    """The first ``size`` codes of packed bytes, low bits first. Codes of a byte or more are returned unchanged."""
+    """The first ``size`` codes of packed bytes, low bits first.
+
+    Codes of a byte or more are returned unchanged.
+    """
     if bits >= 8:
         return raw
     single = np.unpackbits(raw.reshape(-1), bitorder="little")[: size * bits].reshape(size, bits)

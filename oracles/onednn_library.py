@@ -171,7 +171,7 @@ class _Answers:
         self._kept: OrderedDict[Operation, Compiled] = OrderedDict()
 
     def answer(self, call: Call, path: str) -> Outcome:
-        """Make a call, with notes on writes to the operands and around the output, and on what was not written."""
+        """Make a call, with notes on writes outside the output and on elements that were not written."""
         if call.around:
             return self._surrounded(call, DEBUG if path == APART else FUSION)
         handed = hand_out(call)

@@ -72,7 +72,10 @@ _OWN_FIELDS = {
 
 
 def _own_dtypes() -> Dict[str, np.dtype[Any]]:
-    """The evaluator's own NumPy dtypes for types that NumPy lacks. Newer releases take those of ml_dtypes, and have none."""
+    """The evaluator's own NumPy dtypes for types that NumPy lacks.
+
+    Newer releases take those of ml_dtypes, and have none.
+    """
     try:
         from onnx.reference import custom_element_types
     except ImportError:

@@ -1,4 +1,4 @@
-"""ONNX Runtime: its CPU provider on several paths, or another execution provider by its name or its library."""
+"""ONNX Runtime: its CPU provider on several paths, or another provider by its name or library."""
 
 from __future__ import annotations
 
@@ -607,7 +607,7 @@ def short_form(call: ShortCall) -> ShortForm:
 
 
 def _provider(call: ShortCall) -> str:
-    """The execution provider in a name such as onnxruntime:CUDAExecutionProvider, or EP= and the file of one."""
+    """The execution provider in a name such as onnxruntime:CUDAExecutionProvider, or EP= and its file."""
     match = re.match(r"\w+:((?:EP=)?[\w.+-]+)", call.full_name)
     return match.group(1) if match else CPU
 

@@ -70,7 +70,7 @@ def less_around(call: Call) -> Iterator[Call]:
 
 
 def _simpler(word: str) -> Iterator[str]:
-    """A word in its simplest form, then with a zero in place of one digit of its number, as each digit is a parameter.
+    """A word in its simplest form, then with a zero in place of one digit of its number.
 
     The last digit of the words fork and shared chooses the output, so an odd number stays odd.
     """

@@ -114,7 +114,7 @@ class Idiom:
 
 
 def _between(*words: str) -> tuple[Idiom, ...]:
-    """An operator between DequantizeLinear and QuantizeLinear with equal parameters, and with a negative scale."""
+    """An operator between DequantizeLinear and QuantizeLinear, with parameters of both signs."""
     around = (*words, "y>quantize:0")
     return (Idiom(around, constants="parameters"), Idiom(around, negative=True, constants="parameters"))
 
@@ -211,7 +211,10 @@ def _with_constants(call: Call, around: tuple[str, ...], which: str) -> tuple[st
 
 
 def _idioms(contract: Contract, rng: np.random.Generator) -> Iterator[Call]:
-    """Calls of the idioms, again and again: each once with its own types, then with others too. None without QuantizeLinear."""
+    """Calls of the idioms, again and again: each once with its own types, then with others too.
+
+    None without QuantizeLinear.
+    """
     first = int(rng.integers(len(_IDIOMS)))
     made = 0
     for turn in count():
@@ -276,7 +279,7 @@ def _takes_words(call: Call, around: tuple[str, ...]) -> bool:
 
 
 def _respelled(call: Call, rng: np.random.Generator) -> Call:
-    """The call, some of the time with its axis counted from the back, or with a zero point of 0: optimisers treat both apart."""
+    """The call, in some draws with its axis counted from the back, or with a zero point of 0."""
     axis, zero_point = call.attributes.get("axis"), call.tensors.get("zero_point")
     if isinstance(axis, int) and axis >= 0 and rng.random() < _SPELLED_FROM_THE_BACK:
         call = replace(call, attributes={**call.attributes, "axis": axis - len(call.data.shape)})
@@ -287,7 +290,10 @@ def _respelled(call: Call, rng: np.random.Generator) -> Call:
 
 
 def _tamed(call: Call, rng: np.random.Generator, negative: bool | None = None) -> Call:
-    """The call with scales near 1, so that a quantization of its result does not saturate. None: some are negative."""
+    """The call with scales near 1, so that a quantization of its result does not saturate.
+
+    None: some are negative.
+    """
     scale = call.tensors.get("scale")
     if scale is None or scale.dtype not in FLOATS:
         return call
@@ -332,7 +338,7 @@ def words(call: Call, rng: np.random.Generator) -> tuple[str, ...]:
 
 
 def changing_words(call: Call, rng: np.random.Generator) -> tuple[str, ...]:
-    """Random surroundings of a call with operators that change values; empty if there are none of its types."""
+    """Random surroundings with operators that change values; empty if none takes the call's types."""
     changes = _taken(call, "y", tuple(CHANGES), result_dtype(call))
     # Infinity and NaN say more about QuantizeLinear than about what surrounds it.
     quantizes = "quantize" in changes and (not overflows(call) or rng.random() < _OVERFLOWING)

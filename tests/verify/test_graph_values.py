@@ -1,4 +1,4 @@
-"""Legal results among neighbours that change values, against exact values and against ONNX's reference evaluator."""
+"""Legal results among neighbours that change values, against exact values and other evaluators."""
 
 from __future__ import annotations
 
@@ -162,7 +162,10 @@ def test_codes_are_compared_bit_for_bit_and_any_nan_equals_any_nan():
 
 
 def graphs(name: str, count: int) -> Iterator[Call]:
-    """Yield calls among neighbours. Their results are far from infinity, which both implementations quantize to wrong codes."""
+    """Yield calls among neighbours.
+
+    Their results are far from infinity, which both implementations quantize to wrong codes.
+    """
     rng = np.random.default_rng(7)
     dtypes = ("int8", "uint8") if name.endswith("-13") else ("int8", "uint8", "int4", "uint16")
     for number in range(count):

@@ -1,4 +1,4 @@
-"""com.microsoft DequantizeLinear: the seed document of version 1, and the schemas of the installed onnxruntime."""
+"""com.microsoft DequantizeLinear: the seed document, and the schemas of the installed onnxruntime."""
 
 from __future__ import annotations
 

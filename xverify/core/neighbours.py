@@ -65,7 +65,10 @@ _FORMATS = {
 
 
 def numbers_of(tensor: Tensor) -> Array:
-    """The values of a tensor as float64. Codes of NaN and infinity of narrow floats give some other number."""
+    """The values of a tensor as float64.
+
+    Codes of NaN and infinity of narrow floats give some other number.
+    """
     codes, dtype = tensor.codes, tensor.dtype
     if dtype == "float8_e8m0fnu":
         return np.ldexp(1.0, codes.astype(np.int64) - 127)
@@ -125,7 +128,10 @@ def estimates(call: Call) -> Array:
 
 
 def along(call: Call, parameter: Array) -> Array:
-    """A parameter in a form that broadcasts with x. A shape without a usual meaning gives its first element."""
+    """A parameter in a form that broadcasts with x.
+
+    A shape without a usual meaning gives its first element.
+    """
     shape, axis = call.data.shape, int(call.attributes.get("axis", 1))
     if parameter.ndim == 0 or not parameter.size:
         return parameter.reshape(-1)[0] if parameter.size else np.float64(0.0)
@@ -206,7 +212,7 @@ def _clip(call: Call, point: Point, number: int, target: str, opset: int) -> Ste
 
 
 def ends_of(call: Call) -> tuple[float, float]:
-    """What the lowest and the highest code of x give, per tensor."""
+    """The results of the lowest and the highest code of x, per tensor."""
     first = {name: float(numbers_of(t).reshape(-1)[0]) for name, t in call.tensors.items() if t.size}
     if "scale" not in call.tensors:
         return min(0.0, first.get("min_range", 0.0)), max(0.0, first.get("max_range", 1.0))
@@ -297,7 +303,10 @@ def _resize(call: Call, point: Point, number: int, target: str, opset: int) -> S
 
 
 def _arg_max(call: Call, point: Point, number: int, target: str, opset: int) -> Step | None:
-    """Indices of the largest values along an axis. Before version 12, the text does not say which of equal values wins."""
+    """Indices of the largest values along an axis.
+
+    Before version 12, the text does not say which of equal values wins.
+    """
     if not point.shape or 0 in point.shape:
         return None
     axis = axis_of(number if opset >= 11 else abs(number), len(point.shape))
@@ -328,7 +337,9 @@ AXIS, BLOCKS, TYPED = 13, 21, 21
 
 @dataclass(frozen=True)
 class _Digits:
-    """The parameters of a pair in the decimal digits of a word's number. All zeros are the call's own parameters.
+    """The parameters of a pair in the decimal digits of a word's number.
+
+    All zeros are the call's own parameters.
 
     A larger digit than a table has entries counts modulo their number.
     """
@@ -361,7 +372,10 @@ _ALONG = (1.0, 0.5, 2.0, 0.75)
 
 
 def quantized_dtypes(call: Call) -> tuple[str, ...]:
-    """Types to which QuantizeLinear may quantize beside a call. Operators of other frameworks have none here."""
+    """Types to which QuantizeLinear may quantize beside a call.
+
+    Operators of other frameworks have none here.
+    """
     domain, operator = call.contract.split("/")
     if domain == "com.microsoft":
         return _MICROSOFT

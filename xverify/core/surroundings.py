@@ -1,4 +1,4 @@
-"""The surroundings of a call in a small graph: moves of data, other operators, quantization and constants.
+"""The surroundings of a call in a small graph: moves, other operators, quantization, constants.
 
 Users never run a lone operator, and optimisers rewrite its surroundings. `Call.around` describes them in words:
 
@@ -182,7 +182,7 @@ def surround(call: Call) -> Graph:
 
 
 def changing_graph(call: Call) -> Graph | None:
-    """The graph of a call whose surroundings change values, so that the outcome is the graph's own result; None for others."""
+    """The graph of a call whose surroundings change values; None for other calls."""
     if not any(word.startswith(("fork:", "shared:")) or word[2:].partition(":")[0] in CHANGES for word in call.around):
         return None
     graph = surround(call)
@@ -195,7 +195,7 @@ def changes_values(call: Call) -> bool:
 
 
 def changing_operators(graph: Graph) -> List[str]:
-    """The operators besides the call's own that lead to the graph's result and do more than move data, in their order."""
+    """The operators besides the call's own that change values on the way to the graph's result."""
     needed, operators = {graph.output}, []
     for node in reversed(graph.nodes):
         if node.output in needed:
@@ -211,7 +211,10 @@ _FORKS = ("identity", "relu", "neg", "quantize")
 
 
 def _second_consumer(call: Call, number: int) -> tuple[list[Node], dict[str, Tensor]]:
-    """A second consumer of y. An odd number makes its output the result, and half of the number chooses the operator."""
+    """A second consumer of y.
+
+    An odd number makes its output the result, and half of the number chooses the operator.
+    """
     word = _FORKS[number // 2 % len(_FORKS)]
     point = Point("y", result_dtype(call), call.data.shape, spread_of(call), True)
     step = CHANGES[word](call, point, 0, "fork", opset_beside(call)) if word in CHANGES else None
@@ -463,7 +466,7 @@ def comes_quantized(call: Call) -> bool:
 
 
 def _dequantized(call: Call) -> Tensor:
-    """What x stands for, in the type of the scale."""
+    """The values of x, in the type of the scale."""
     zero_point = call.tensors.get("zero_point")
     offset = 0.0 if zero_point is None else along(call, numbers_of(zero_point))
     numbers = (numbers_of(call.data) - offset) * along(call, numbers_of(call.tensors["scale"]))

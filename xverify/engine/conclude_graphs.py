@@ -1,4 +1,4 @@
-"""Findings on calls among neighbours that change values: the operator's own fault, or a rewrite of the graph."""
+"""Findings on calls among neighbours that change values: the operator's fault, or a rewrite."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class GraphFault:
 
 
 def blame_graphs(state: RunState) -> list[GraphFault]:
-    """Ask for the lone call of each graph with wrong values, and count its wrong values among those of lone calls."""
+    """Ask for the lone call of each faulty graph, and count its wrong values among those of lone calls."""
     return [
         _blamed(state, subject, cell, judged, outcome)
         for subject, cell, tally in state.tally.in_graphs()
@@ -50,7 +50,10 @@ def _blamed(state: RunState, subject: Subject, cell: Cell, judged: Judged, outco
 
 
 def _follows_from(state: RunState, subject: Subject, judged: Judged, outcome: Outcome) -> Cell | None:
-    """The cell of the lone call if its wrong result leads to the graph's. The result is then counted as one of that cell."""
+    """The cell of the lone call if its wrong result leads to the graph's.
+
+    The result is then counted as one of that cell.
+    """
     lone, answer = _lone(state, subject, judged)
     own = None if answer is None else verdicts.compared(lone, answer)
     if own is None or not own.wrong_values or answer is None or answer.tensor is None or outcome.tensor is None:
@@ -134,7 +137,7 @@ def by_rewrite(
 
 
 def _in_graphs(discrepancy: Discrepancy, wrong: Sequence[tuple[Judged, CheckedResult]]) -> bool:
-    """True if graphs alone show zeros or an indexing mistake, as an optimiser that adds a pair to uint8 may do."""
+    """True if graphs alone show zeros or an indexing mistake, as an added pair of uint8 does."""
     by = discrepancy.attribution
     is_doubtful = by is not None and (by.reading == Zeros.name or is_misreading(by.reading))
     return is_doubtful and bool(wrong) and all(each.call.around for each, _ in wrong)

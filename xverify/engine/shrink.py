@@ -130,7 +130,7 @@ def _ask_within(state: RunState, contract: Contract, subject: Subject, call: Cal
 
 
 def _asking_all(state: RunState, finding: Finding, contract: Contract) -> shrinking.AskAll | None:
-    """A function that makes several calls at once; None if each may end the process, or none needs an answer."""
+    """A function that makes several calls at once; None if they may end the process, or need no answer."""
     if changes.deaths(finding) or finding.key.verdict == Verdict.CONFLICT:
         return None
     return partial(_ask_all_within, state, contract, finding.subject)

@@ -1,4 +1,4 @@
-"""Names of implementations: NAME[:OPTION][==VERSION | @PYTHON]. An option KEY=FILE names a file of the user."""
+"""Names of implementations: NAME[:OPTION][==VERSION | @PYTHON], with KEY=FILE for a user's file."""
 
 from __future__ import annotations
 

@@ -205,7 +205,7 @@ def _group_spread(rules: Edition, x: tuple[int, ...], scale: tuple[int, ...], ru
 def _optional_axis_spread(
     rules: Edition, x: tuple[int, ...], scale: tuple[int, ...], axis: int | None, run: int
 ) -> Spread:
-    """The granularity where the axis is optional: blocks or 1-D parameters with an axis, scalars without one."""
+    """The granularity where the axis is optional: blocks or 1-D parameters with it, scalars without."""
     if axis is None:
         if "per_tensor" not in rules.domain.granularities:
             rules.refuse(TypeError, "axis-required", "axis", axis, "an integer")

@@ -257,7 +257,10 @@ def _range_table(key: OperandKey, places: bytes) -> NDArray[Any]:
 
 
 def _joined(parts: Sequence[Operands]) -> Operands:
-    """Operands of one cell, concatenated. No reading depends on the mode, so cells of all modes share searches."""
+    """Operands of one cell, concatenated.
+
+    No reading depends on the mode, so cells of all modes share searches.
+    """
     first = parts[0]
     codes = {role: np.concatenate([part.codes[role] for part in parts]) for role in first.codes}
     options = {name: value for name, value in first.options.items() if name != "mode"}

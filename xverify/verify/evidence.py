@@ -245,7 +245,7 @@ def _surviving(readings: Sequence[Reading], judged: Judged, seen: CheckedResult)
 
 
 def _is_telling(evidence: Evidence) -> bool:
-    """True if the kept wrong results tell recipes apart: enough of them are finite, not zero, and distinct."""
+    """True if the kept wrong results tell recipes apart: enough are finite, not zero, and distinct."""
     numbers: set[float] = set()
     for _, seen in (*evidence.wrong, *evidence.probes):
         results = values(seen.got.dtype, seen.got.codes[seen.wrong])

@@ -168,7 +168,7 @@ def _dequantized(
 
 
 def from_legal(legal: Legal) -> Values:
-    """The legal codes of a lone call, with those that count subnormal numbers as zero where they are accepted."""
+    """The legal codes of a lone call, and those with subnormal numbers as zero where they are accepted."""
     alternatives = [*legal.distinct, *legal.flushed_steps, *legal.flushed_inputs]
     if legal.may_flush and legal.subnormal.any():
         sign = legal.distinct[0].dtype.type(1 << (BITS[legal.dtype] - 1))

@@ -79,7 +79,10 @@ def is_rewrite(name: str) -> bool:
 
 
 def without_changes(call: Call) -> Call:
-    """The call without the words that change values. The others only move data, so its outcome is that of the lone call."""
+    """The call without the words that change values.
+
+    The others only move data, so its outcome is that of the lone call.
+    """
     kept = [word for word in call.around if not _changes(word)]
     return replace(call, around=tuple(kept))
 
@@ -90,7 +93,7 @@ def _changes(word: str) -> bool:
 
 
 def follows(contract: Contract, call: Call, got: Tensor, lone: Tensor) -> bool:
-    """True if a graph's result follows from an implementation's own result of the lone call, however wrong that is."""
+    """True if a graph's result follows from the implementation's own result of the lone call."""
     graph = surround(call)
     assert graph.lone is not None
     ends = [(missing // 2, missing - missing // 2) for missing in np.subtract(graph.lone.data.shape, lone.shape)]
@@ -243,7 +246,10 @@ def _reading(node: Node, name: str, source: str) -> Node:
 
 
 def _pooled_codes(graph: Graph, path: Sequence[Node]) -> Iterator[_Candidate]:
-    """The graph with a maximum of codes in place of one of values. They differ where the scale is negative."""
+    """The graph with a maximum of codes in place of one of values.
+
+    They differ where the scale is negative.
+    """
     pools = [index for index, node in enumerate(path) if node.operator == "MaxPool"]
     lone = graph.lone
     if not pools or lone is None or any(tensor.size != 1 for role, tensor in lone.tensors.items() if role != "x"):
@@ -434,7 +440,7 @@ def _quantized(
     node: Node,
     inputs: list[Values],
 ) -> Values:
-    """Integer codes that another way to round gives, with a quotient in float32 or in the type of the operand.
+    """Integer codes that another rounding gives, with a quotient in float64 or the operand's type.
 
     Raises:
         ValueError: The codes are floats, or the parameters do not fit.

@@ -51,7 +51,7 @@ def _leave_idle_mistakes(
     chosen: list[Reading | None],
     explains: dict[Reading, set[int]],
 ) -> None:
-    """Choose another reading for each cell whose types do not show the wrong subtraction of the chosen one.
+    """Choose another reading for each cell whose types do not show the chosen one's subtraction.
 
     Such a cell shows another mistake, such as a rounding, and belongs to the cells that show only that one.
     """

@@ -86,7 +86,10 @@ IN_GRAPH = "in a graph"
 
 
 def cell_of(contract: Contract, call: Call) -> Cell:
-    """The cell of an allowed call or an open one. A call among neighbours that change values has a cell of its own."""
+    """The cell of an allowed call or an open one.
+
+    A call among neighbours that change values has a cell of its own.
+    """
     return _cell(contract, call, changing_graph(call))
 
 

@@ -422,7 +422,7 @@ class WorkerPool:
             return Outcome("hang", message=str(error))
 
     def rewrite(self, subject: Subject, call: Call) -> str:
-        """The rewrite of a call's graph on a path, as a predicate of the implementation; "" if that is not known."""
+        """The rewrite of a call's graph on a path, as a predicate of the implementation; "" if unknown."""
         outcome = self.ask(replace(subject, options=REWRITTEN + subject.options), call)
         return outcome.message if outcome.kind == "rewrite" else ""
 

@@ -1,4 +1,4 @@
-"""The installed onnx, with a made-up DequantizeLinear-99: a type, an attribute and a sentence more than the newest."""
+"""The installed onnx with a made-up DequantizeLinear-99: one more type, attribute and sentence."""
 
 import importlib.util
 import os
