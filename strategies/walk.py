@@ -1,10 +1,10 @@
 """The coverage walk: a deterministic, stratified list of valid calls.
 
 First comes one call for every cell, so that a small budget covers all cells. Then come every special scale, a second call for
-every cell in another rank, usual blocks, ordinary weights, every structure (rank, extent, axis, block) with every type of x,
-and every exponent of a scale with every code. The large calls are in `xverify.strategies.large`. The other choices of a
-structure follow from a hash of its number. With fixed strides, only some combinations came up: with 12 types and 6 layouts each
-type had one layout.
+every cell in another rank, usual blocks, every structure (rank, extent, axis, block) with every type of x, every exponent of a
+scale with every code, and ordinary weights. A sweep makes the weights early. The large calls are in `xverify.strategies.large`.
+The other choices of a structure follow from a hash of its number. With fixed strides, only some combinations came up: with 12
+types and 6 layouts each type had one layout.
 """
 
 from __future__ import annotations
@@ -420,12 +420,12 @@ def walk_structures(contract: Contract) -> Iterator[tuple[Structure, str]]:
         yield structure, f"walk second {n}"
     for n, structure in enumerate(block_structures(contract)):
         yield structure, f"walk blocks {n}"
-    for n, structure in enumerate(weight_structures(contract)):
-        yield structure, f"walk weights {n}"
     for n, structure in enumerate(shape_structures(contract)):
         yield structure, f"walk structure {n}"
     for n, structure in enumerate(exponent_structures(contract)):
         yield structure, f"walk exponents {n}"
+    for n, structure in enumerate(weight_structures(contract)):
+        yield structure, f"walk weights {n}"
 
 
 def official_calls(contract: Contract) -> Iterator[Call]:
@@ -438,7 +438,7 @@ def official_calls(contract: Contract) -> Iterator[Call]:
 
 
 def walk(contract: Contract) -> Iterator[Call]:
-    """The walk without its large calls: cells, special scales, blocks, structures, then exponents."""
+    """The walk without its large calls: cells, special scales, blocks, structures, exponents, then weights."""
     for structure, origin in walk_structures(contract):
         yield build(contract, structure, origin)
 
