@@ -238,8 +238,11 @@ def shrink(
         return reproduced is not None
 
     def leave_out_surroundings() -> None:
+        def less(size: tuple[int, ...], call: Call) -> Iterator[Call]:
+            return (candidate for candidate in less_around(call) if _size(candidate) < size)
+
         # A candidate that shows the finding is smaller than the best call, so it becomes the best.
-        while best is not None and any(shows(candidate) for candidate in together(less_around(best[1]))):
+        while best is not None and any(map(shows, together(less(best[0], best[1])))):
             pass
 
     def plainer() -> None:
@@ -303,5 +306,5 @@ def _size(call: Call) -> tuple[int, ...]:
         *plainness(call),
         spread,
         sum(not word.endswith(":0") for word in call.around),
-        sum(digit not in "0-" for word in call.around for digit in word.rpartition(":")[2] if not digit.isalpha()),
+        sum(int(digit) for word in call.around for digit in word.rpartition(":")[2] if digit.isdecimal()),
     )
