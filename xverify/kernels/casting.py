@@ -35,6 +35,10 @@ def is_byte_coded(dtype: np.dtype[Any]) -> bool:
     return dtype.itemsize == 1 and dtype.kind not in "iub"
 
 
+_USED = {"float4_e2m1fn": 0x0F, "float6_e2m3fn": 0x3F, "float6_e3m2fn": 0x3F}
+"""The bits of a byte that hold a code, where ml_dtypes takes any unused bit for a sign."""
+
+
 @cache
 def code_values(dtype: np.dtype[Any]) -> Array:
     """The float32 value of every byte of a dtype of 8 bits or fewer; each value is exact.
@@ -42,8 +46,7 @@ def code_values(dtype: np.dtype[Any]) -> Array:
     The unused high bits of a narrower type's byte are ignored: ml_dtypes fills them with an integer's sign, others with 0.
     """
     codes = np.arange(256, dtype=np.uint8)
-    if dtype.name.startswith("float"):  # ml_dtypes takes any unused bit for a sign
-        codes &= np.uint8((1 << ml_dtypes.finfo(dtype).bits) - 1)
+    codes &= np.uint8(_USED.get(dtype.name, 0xFF))
     table: Array = codes.view(dtype).astype(np.float32)
     table.flags.writeable = False
     return table
