@@ -55,7 +55,7 @@ def test_a_fault_of_the_operator_is_no_rewrite(tmp_path):
 @pytest.mark.parametrize(
     ("around", "positive", "words"),
     [
-        (("y>slice:0",), True, "quantizes a result again to uint8"),
+        (("y>slice:0",), True, "quantizes the result again to uint8 without a zero point"),
         (("y>slice:0",), False, "gives 0, whatever the operands"),
         ((), True, "quantizes the result again to uint8 without a zero point"),
     ],

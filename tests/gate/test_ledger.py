@@ -218,7 +218,7 @@ def test_a_region_comes_back_from_its_name_and_from_its_text(case):
 
 
 def test_levels_are_written_in_words():
-    found = Region("", "", 0, 0, (Term("output", "=", 14.0), Term("|y|", "<", 2.0**-4)))
+    found = Region("", "", 0, 0, (Term("output", "=", 16.0), Term("|y|", "<", 2.0**-4)))
     assert region_to_text(found) == "float16 output & |y| < 0.0625"
     several = Region("", "", 0, 0, (Term("granularity", "not", 0.0), Term("x - zero point", ">=", 2.0**31)))
     assert region_to_text(several) == "not per tensor & x - zero point >= 2147483648"
@@ -242,8 +242,8 @@ def test_what_restricts_nothing_holds_everything():
         ("|y| ~ 3", "is no term"),
         ("|y| < a", "compares with 'a'; expected a number"),
         ("|y| < nan", "expected a number"),
-        ("output = 99", "expected a level from 0 to 21"),
-        ("output = 1.5", "expected a level from 0 to 21"),
+        ("output = 99", "expected a level from 0 to 23"),
+        ("output = 1.5", "expected a level from 0 to 23"),
     ],
 )
 def test_a_region_that_is_none_is_refused(text, message):

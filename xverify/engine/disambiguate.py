@@ -17,6 +17,7 @@ from xverify.engine.record import record
 from xverify.engine.state import RunState
 from xverify.strategies import simplest
 from xverify.strategies.disambiguate import cell_call, distinguishing_calls, simplified_for_cell
+from xverify.verify.evidence import BEYOND
 from xverify.verify.findings import Subject
 from xverify.verify.tally import CellTally
 from xverify.verify.verdicts import Judged, judge
@@ -26,9 +27,6 @@ ROUNDS = 3
 
 CELLS = 32
 """Cells whose calls go out together."""
-
-BEYOND = 1 << 40
-"""The first number of these calls, higher than all others. Of equally small witnesses the lower number wins."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -48,6 +48,12 @@ FEW_DISTINCT = 4
 Many recipes give the same infinity or NaN.
 """
 
+BEYOND = 1 << 40
+"""The first number of calls that are made to exclude readings, higher than all others. Each is compared with all that remain.
+
+Of equally small witnesses the lower number wins.
+"""
+
 HELD = 1024
 """The number of values after which only one call in four is compared with the remaining readings."""
 
@@ -122,7 +128,7 @@ class Evidence:
             if judged.more and len(self.probes) < KEPT_PROBES:
                 return
             self._begin(is_judged)
-        elif self.others and (not explained or self.held < HELD or judged.number % 4 == 0):
+        elif self.others and (not explained or self.held < HELD or judged.number % 4 == 0 or judged.number >= BEYOND):
             # An admitted reading explains everything, and thousands of values have excluded no other one. Only calls on
             # which they differ would help. The engine makes them at the end.
             self.others = _surviving(self.others, judged, seen)

@@ -202,6 +202,7 @@ def shrink(
     evaluations = deaths = 0
     best: tuple[tuple[int, ...], Call, Discrepancy, Outcome | None] | None = None
     ended_early, most = False, MOST_EVALUATIONS
+    is_allowed = contract.judge(call).verdict == "allowed"
     shown: dict[str, bool] = {}
     answered: dict[str, Outcome] = {}
 
@@ -224,6 +225,9 @@ def shrink(
         digest = candidate.digest()
         if digest in shown:
             return shown[digest]
+        # What an allowed call shows must not end as a call that nobody may make.
+        if is_allowed and contract.judge(candidate).verdict != "allowed":
+            return False
         if evaluations >= most or deaths >= MOST_DEATHS or out_of_time():
             ended_early = True
             return False
@@ -257,7 +261,7 @@ def shrink(
             any(shows(candidate) for candidate in together(seen))
             answered.clear()
         # Without its attributes, a call of one axis may be one of rank 0.
-        if _size(flat := squeezed(best[1])) < _size(best[1]):
+        if _size(flat := squeezed(best[1])) < best[0]:
             shows(flat)
         ended_early = before
 
