@@ -438,7 +438,7 @@ def official_calls(contract: Contract) -> Iterator[Call]:
 
 
 def walk(contract: Contract) -> Iterator[Call]:
-    """The walk without its large calls: cells, special scales, blocks, structures, exponents, then weights."""
+    """The walk without its large calls: cells, special scales, blocks, structures, exponents, weights."""
     for structure, origin in walk_structures(contract):
         yield build(contract, structure, origin)
 
