@@ -183,6 +183,20 @@ def test_the_severity_is_the_effect(made: dict[str, Any], severity: Severity) ->
     assert cause.severity is severity
 
 
+@pytest.mark.parametrize(("got", "severity"), [("9", Severity.WRONG), ("101", Severity.LAST_PLACES)])
+def test_codes_that_end_a_graph_have_no_ulp(got: str, severity: Severity) -> None:
+    """The values of the witness decide."""
+    entry = {
+        "index": [0],
+        "got": "0x00",
+        "got_decimal": got,
+        "legal": [{"hex": "0x64", "decimal": "100", "readings": ["given"]}],
+    }
+    witness = {"call": {}, "got": {"message": "", "tensor": {"dtype": "uint8"}}, "legal": [entry], "in_graph": True}
+    (cause,) = grouped([finding("violation", "graph:Relu", max_ulp=200, witness=witness)])
+    assert cause.severity is severity
+
+
 def test_causes_are_ranked_by_severity_and_then_by_types() -> None:
     listed = [
         finding("wrongly-accepted", "axis"), finding("wrongly-rejected", "integer:E"), *MISREAD[:1],

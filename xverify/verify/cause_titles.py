@@ -275,6 +275,11 @@ def effect(finding: Json, by_a_factor: bool = False) -> str:
     )
 
 
+def is_by_a_factor(witness: Json) -> bool:
+    """True if some value of a witness is wrong by more than a factor."""
+    return any(_error(entry) >= BY_A_FACTOR for entry in witness["legal"])
+
+
 def _effect_in_graph(witness: Json) -> str:
     """The worst value of a graph's result. It may depend on several operands, so none is named."""
     entry = max(witness["legal"], key=_error)

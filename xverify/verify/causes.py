@@ -228,8 +228,14 @@ def severity(key: CauseKey, group: Sequence[Json]) -> Severity:
 
 
 def _by_a_factor(finding: Json) -> bool:
-    """True if some value is wrong by a factor of two or more, judged by its distance in ULP."""
-    out = finding["out_dtype"]
+    """True if some value is wrong by a factor of two or more, judged by its distance in ULP.
+
+    A graph may end in codes, which have no ULP. Then the values of the witness decide.
+    """
+    witness = finding["witness"] or {}
+    out = witness["got"]["tensor"]["dtype"] if witness.get("in_graph") else finding["out_dtype"]
+    if witness.get("in_graph") and out not in MANTISSA_BITS:
+        return finding["verdict"] == Verdict.VIOLATION and cause_titles.is_by_a_factor(witness)
     bits = MANTISSA_BITS.get(out)
     return finding["verdict"] == Verdict.VIOLATION and (
         finding["max_ulp"] < 0 or (bits is not None and finding["max_ulp"] >= 1 << bits)
