@@ -38,7 +38,7 @@ _PREFIX = "graph:"
 """The beginning of a rewrite's name."""
 
 FEW_CODES = 4
-"""Number of different codes of a result that a pair of mistakes, or another rounding, must explain: many give one code."""
+"""Number of different codes of a result that a loose mistake, or another rounding, must explain. Many of them give one code."""
 
 MOST_COMBINED = 60
 """Number of rewrites with two mistakes that are tried."""
@@ -62,15 +62,15 @@ class _Candidate:
     """The values with which the graph begins: a key of `_STARTS`."""
     run: tuple[Node, ...] = ()
     """Nodes that act on the codes of x."""
-    is_pair: bool = False
-    """True for two mistakes."""
+    is_loose: bool = False
+    """True if few different codes do not tell the mistake from others: two mistakes, or other parameters."""
     rounding: str = ""
     """The way in which QuantizeLinear rounds: a key of `_ROUNDINGS`; "" for that of its text."""
 
     @property
     def needs_values(self) -> bool:
-        """True if few different codes do not tell the mistake from others."""
-        return self.is_pair or self.rounding in _ROUNDINGS.keys() - {_LOWEST}
+        """True if the mistake needs several different codes to be believed."""
+        return self.is_loose or self.rounding in _ROUNDINGS.keys() - {_LOWEST}
 
 
 def is_rewrite(name: str) -> bool:
@@ -180,7 +180,7 @@ def _combined(singles: Sequence[_Candidate]) -> Iterator[_Candidate]:
             if second.rewrite.name.startswith(_PREFIX + "without") or made >= MOST_COMBINED:
                 continue
             made += 1
-            yield replace(second, rewrite=_both(first.rewrite, second.rewrite), is_pair=True)
+            yield replace(second, rewrite=_both(first.rewrite, second.rewrite), is_loose=True)
 
 
 def _rewrite(name: str, words: str) -> Rewrite:
@@ -281,7 +281,7 @@ def _with_parameters_of_another(graph: Graph, path: Sequence[Node]) -> Iterator[
                 place = "an earlier" if operators.index(other) < operators.index(node) else "a later"
                 words = f"takes the {which} of {place} operator for {node.operator}"
                 token = f"{which.replace(' ', '-')}-of-{place.split()[1]}:{node.operator}"
-                yield _Candidate(_rewrite(token, words), replace(graph, nodes=made))
+                yield _Candidate(_rewrite(token, words), replace(graph, nodes=made), is_loose=True)
         if len(node.inputs) > 2:
             typed = {**node.attributes, "output_dtype": _tensor_of(graph, node.inputs[2]).dtype}
             bare = replace(
@@ -289,7 +289,8 @@ def _with_parameters_of_another(graph: Graph, path: Sequence[Node]) -> Iterator[
             )
             made = tuple(bare if each is node else each for each in graph.nodes)
             words = f"takes the zero point of {node.operator} as 0"
-            yield _Candidate(_rewrite(f"no-zero-point:{node.operator}", words), replace(graph, nodes=made))
+            rewrite = _rewrite(f"no-zero-point:{node.operator}", words)
+            yield _Candidate(rewrite, replace(graph, nodes=made), is_loose=True)
 
 
 def _tensor_of(graph: Graph, name: str) -> Tensor:
@@ -306,7 +307,7 @@ def _on_another_axis(graph: Graph, path: Sequence[Node]) -> Iterator[_Candidate]
             turned = replace(node, attributes={**node.attributes, "axis": axis})
             made = replace(graph, nodes=tuple(turned if each is node else each for each in graph.nodes))
             words = f"takes another axis for the parameters of {node.operator}"
-            yield _Candidate(_rewrite(f"another-axis:{node.operator}", words), made)
+            yield _Candidate(_rewrite(f"another-axis:{node.operator}", words), made, is_loose=True)
 
 
 def _with_pair_added(graph: Graph, path: Sequence[Node]) -> Iterator[_Candidate]:
@@ -338,7 +339,7 @@ def _with_pair_added(graph: Graph, path: Sequence[Node]) -> Iterator[_Candidate]
             )
             yield _Candidate(rewrite, made)
             for way in _ROUNDINGS:
-                yield _Candidate(_both(rewrite, _rounded(way)), made, is_pair=True, rounding=way)
+                yield _Candidate(_both(rewrite, _rounded(way)), made, is_loose=True, rounding=way)
 
 
 def _rounded(way: str) -> Rewrite:
