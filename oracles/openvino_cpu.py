@@ -124,8 +124,11 @@ def load(*properties: str) -> Loaded:
             return ov.Tensor(np.asarray(array, order="C"), shared_memory=False)
         if tensor.dtype not in _TYPES:
             raise NotImplementedError("OpenVINO has no type %s" % (tensor.dtype,))
+        element, shape = getattr(ov.Type, _TYPES[tensor.dtype]), ov.Shape(tensor.shape)
+        if not tensor.size:  # The bindings take the address of the first element.
+            return ov.Tensor(element, shape)
         codes = pack(tensor.codes, BITS[tensor.dtype]) if BITS[tensor.dtype] < 8 else tensor.codes.reshape(-1)
-        return ov.Tensor(np.array(codes), ov.Shape(tensor.shape), getattr(ov.Type, _TYPES[tensor.dtype]))
+        return ov.Tensor(np.array(codes), shape, element)
 
     def run(request: Any, call: Call, fed: Mapping[str, Tensor]) -> Outcome:
         arrays = {name: to_array(tensor) for name, tensor in fed.items()}
