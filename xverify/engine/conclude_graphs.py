@@ -95,8 +95,7 @@ def _lone(state: RunState, subject: Subject, judged: Judged) -> tuple[Judged, Ou
 def record_graphs(state: RunState, faults: list[GraphFault]) -> None:
     """Record a finding for each rewrite. A cell whose values follow from lone calls joins their finding."""
     for fault in faults:
-        if fault.lone is not None:
-            _join(state, fault, fault.lone)
+        if fault.lone is not None and _joins(state, fault, fault.lone):
             continue
         comparison, got = verdicts.compared(fault.judged, fault.outcome), fault.outcome.tensor
         assert comparison is not None
@@ -143,9 +142,14 @@ def _in_graphs(discrepancy: Discrepancy, wrong: Sequence[tuple[Judged, CheckedRe
     return is_doubtful and bool(wrong) and all(each.call.around for each, _ in wrong)
 
 
-def _join(state: RunState, fault: GraphFault, lone: Cell) -> None:
+def _joins(state: RunState, fault: GraphFault, lone: Cell) -> bool:
+    """Add the cell to the finding of the lone call's cell; False if there is none.
+
+    The graph then needs a finding of its own.
+    """
     for finding in state.findings.sorted():
         key = finding.key
         if (key.subject, key.verdict) == (fault.subject.name, Verdict.VIOLATION) and lone in finding.cells:
             finding.cells.add(fault.cell)
-            return
+            return True
+    return False
