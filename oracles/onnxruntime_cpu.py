@@ -224,6 +224,8 @@ def load(*settings: str) -> Loaded:
     import onnxruntime as ort
     from onnxruntime.capi import onnxruntime_pybind11_state as binding
 
+    if hasattr(ort, "disable_telemetry_events"):  # releases before 1.31 do not read `xverify.core.telemetry`
+        ort.disable_telemetry_events()
     chosen = dict(entry.split("=", 1) for entry in settings)
     devices = _devices(ort, chosen["library"]) if "library" in chosen else []
     provider = devices[0].ep_name if devices else chosen.get("provider", CPU)

@@ -19,6 +19,7 @@ import execnet
 
 import xverify
 from xverify.bench.problem import Peer
+from xverify.core.telemetry import SWITCHED_OFF
 from xverify.workers.crash_log import crash_message, in_words
 
 _BOOTSTRAP = """
@@ -73,7 +74,8 @@ class PeerProcess:
         """
         self._log.write_bytes(b"")
         ours = str(Path(xverify.__file__).resolve().parents[1])
-        environment = {name: value.format(threads=self._threads) for name, value in self.peer.environment}
+        threads = {name: value.format(threads=self._threads) for name, value in self.peer.environment}
+        environment = {**SWITCHED_OFF, **threads}
         settings = {
             "path": [ours, *self.peer.search_path],
             "environment": environment,

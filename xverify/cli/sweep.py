@@ -146,6 +146,10 @@ def sweep(
     gc.freeze()  # what was imported stays, so the collector need not look at it again
     try:
         report = run_sweep(options, progress)
+    except Exception:
+        if (directory / "report.json").exists():  # of the work before the failure
+            reports.write_files(reports.load(directory / "report.json"), directory)
+        raise
     finally:
         progress.close()
     reports.write_files(report, directory)

@@ -21,6 +21,7 @@ from pathlib import Path
 from xverify.contracts.model import Wording
 from xverify.core.call import BITS
 from xverify.core.errors import DocumentError
+from xverify.core.telemetry import quiet_environment
 
 _ASK_SCHEMAS = """
 import json, sys
@@ -234,9 +235,9 @@ def schemas(package: str, python: str = sys.executable) -> Mapping[tuple[str, st
     if python == sys.executable and version_of(package) is None:
         raise DocumentError(f"{package} is not installed, so its schemas cannot be read; pip install {package}")
     try:
-        done = subprocess.run(
-            [python, "-c", _ASK_SCHEMAS, package], capture_output=True, text=True, timeout=60, check=False
-        )
+        command = [python, "-c", _ASK_SCHEMAS, package]
+        with quiet_environment() as env:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=env)
     except subprocess.TimeoutExpired:
         raise DocumentError(f"{package} did not print its schemas within 60 s") from None
     except OSError as error:
@@ -266,7 +267,8 @@ def newest_opset(python: str) -> int:
     """
     try:
         command = [python, "-c", _ASK_OPSET]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        with quiet_environment() as env:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=env)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise DocumentError(f"{python} cannot find out which opsets its onnxruntime accepts: {error}") from None
     if done.returncode:

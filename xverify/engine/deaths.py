@@ -42,7 +42,9 @@ def learn_if_breach_kills(state: RunState, finding: Finding) -> None:
         return
     repaired = state.repair(contract)(call)
     if repaired is not None:
-        finding.survives_without_breach = state.pool.ask(finding.subject, repaired).kind not in DEATHS
+        outcome = state.pool.ask(finding.subject, repaired)
+        if outcome.kind != "unasked":
+            finding.survives_without_breach = outcome.kind not in DEATHS
 
 
 class Confirming:
@@ -71,6 +73,8 @@ class Confirming:
         if not self._started(finding.subject).ready and self._state.options.cases is None:
             return forked
         started = self._shown(finding, contract, call, self._started(finding.subject))
+        if started is None and self._started(finding.subject).failed is not None:
+            return forked  # this process cannot confirm anything
         if started is not None:
             self._alike.add(alike)
         return started

@@ -99,6 +99,8 @@ def _shrink(state: RunState, finding: Finding, out_of_time: Callable[[], bool], 
     reference, seed = finding.reference, derived_seed(state.options.seed, finding.id) % 2**63
     if finding.key.verdict in DEATHS:
         result = shrink_death(state, finding, contract, seed, out_of_time, confirming)
+        if result is None and state.pool.is_lost(finding.subject.name):
+            return
         finding.unconfirmed = result is None
         finding.summary += UNCONFIRMED if finding.unconfirmed else ""
     else:
@@ -112,7 +114,10 @@ def _shrink(state: RunState, finding: Finding, out_of_time: Callable[[], bool], 
             _asking_all(state, finding, contract),
         )
     if result is None:
-        finding.shrunk = "not shrinkable"
+        lost = state.pool.is_lost(finding.subject.name) or (
+            reference is not None and state.pool.is_lost(reference.name)
+        )
+        finding.shrunk = finding.shrunk if lost else "not shrinkable"
         return
     assert finding.call is not None
     finding.call = replace(result.call, origin=finding.call.origin)

@@ -148,7 +148,10 @@ class RunState:
     """Set by the first ^C: no further calls are to be sent."""
 
     complete: bool = True
-    """False if the run was interrupted."""
+    """False if the run was interrupted, or a phase failed."""
+
+    troubles: list[str] = field(default_factory=list)
+    """A sentence for each phase that failed."""
 
     started: float = field(default_factory=time.time)
     """When the run began, in seconds since 1970."""

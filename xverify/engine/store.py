@@ -76,6 +76,7 @@ def append_finding(state: RunState, finding: Finding) -> None:
 
 def report(state: RunState) -> dict[str, Any]:
     """The whole report of a run."""
+    state.pool.announce()  # a worker may have been lost since
     result = {
         "schema": SCHEMA,
         "run": _run(state),
@@ -121,7 +122,7 @@ def _run(state: RunState) -> dict[str, Any]:
         "machine": machine(),
         "phases": dict(sorted(state.cases_by_phase.items())),
         "workers": _workers(state),
-        "left_out": list(options.left_out),
+        "left_out": [*options.left_out, *state.troubles],
     }
 
 
@@ -445,7 +446,9 @@ def ask_others(state: RunState, finding: Finding) -> list[tuple[str, str]]:
             continue
         subject: Subject = paths[0]
         if subject.name != finding.key.subject:
-            others.append((subject.label, describe(state.pool.ask(subject, call))))
+            outcome = state.pool.ask(subject, call)
+            if outcome.kind != "unasked":
+                others.append((subject.label, describe(outcome)))
     if finding.key.verdict == "conflict":
         contract = state.contract_of(finding)
         if contract.judge(call).verdict == "allowed":

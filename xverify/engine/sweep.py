@@ -57,7 +57,7 @@ def sweep(options: Options, emit: Consumer) -> dict[str, Any]:
     """Run a sweep, and write ``report.json`` into its directory.
 
     Each finding is in ``findings.jsonl`` before it is announced, so that a killed run leaves its findings.
-    A run that ^C interrupts reports what it has.
+    A run that ^C interrupts reports what it has. So does a run in which a phase fails, before the exception passes.
 
     Returns:
         The report as data.
@@ -70,9 +70,10 @@ def sweep(options: Options, emit: Consumer) -> dict[str, Any]:
     announce = on_disk_first(state, emit)
     try:
         with handling_interrupts(state):
-            start(state)
-            for phase in PHASES:
-                run_phase(state, phase)
+            with reporting_failures(state):
+                start(state)
+                for phase in PHASES:
+                    run_phase(state, phase)
             result = report(state)
     finally:
         state.pool.stop()
@@ -89,6 +90,21 @@ def run_phase(state: RunState, phase: Phase) -> None:
     elif state.complete:
         with interruptible(state), state.timer.on(phase.purpose):
             phase.run(state)
+
+
+@contextmanager
+def reporting_failures(state: RunState) -> Iterator[None]:
+    """Write the report of what the run has before an exception passes."""
+    try:
+        yield
+    except Exception as error:
+        state.complete = False
+        first_line = (str(error).strip() or "no message").splitlines()[0]
+        state.troubles.append(
+            f"the run failed ({type(error).__name__}: {first_line}); the report covers what was done before"
+        )
+        write_json(state.options.directory / "report.json", report(state))
+        raise
 
 
 @contextmanager
@@ -119,8 +135,15 @@ def new_run_id() -> str:
 
 
 def run_directory(runs: Path, run_id: str) -> Path:
-    """A directory of that name that does not exist yet."""
+    """Make a directory of that name, or with a number after it if another run has taken the name.
+
+    Making it decides whose it is, so runs that start at once never share one.
+    """
     directory, number = runs / run_id, 2
-    while directory.exists():
-        directory, number = runs / f"{run_id}-{number}", number + 1
-    return directory
+    while True:
+        try:
+            directory.mkdir(parents=True)
+        except FileExistsError:
+            directory, number = runs / f"{run_id}-{number}", number + 1
+        else:
+            return directory

@@ -504,7 +504,7 @@ def _same_values(a: Outcome, b: Outcome) -> bool:
 
 def nondeterministic(judged: Judged, subject: str, first: Outcome, second: Outcome) -> Discrepancy | None:
     """The discrepancy of two answers to the same call that differ in bits."""
-    if "crash" in (first.kind, second.kind) or "hang" in (first.kind, second.kind) or first.same(second):
+    if {first.kind, second.kind} & {"crash", "hang", "unasked"} or first.same(second):
         return None
     key = Key(subject, judged.contract.id, Verdict.NONDETERMINISTIC, _formula(judged), "")
     once = first.tensor is None or second.tensor is None

@@ -9,6 +9,7 @@ Messages to the worker: (ids, parcel, options of each call). Messages from it: (
 
 from __future__ import annotations
 
+import errno
 import faulthandler
 import importlib
 import os
@@ -49,6 +50,9 @@ The thread that does this needs no interpreter lock.
 
 OUT_OF_MEMORY = 71
 """Exit status of a worker whose oracle ran out of memory."""
+
+_OF_PIPES = (None, errno.EPIPE, errno.EBADF, errno.ECONNRESET)
+"""Error numbers of a lost connection to the parent. Others are of the worker's files, for example on a full disk."""
 
 CRASH_LOG_BYTES = 16 << 10
 """Bytes read from the end of the log of a dead process."""
@@ -158,12 +162,18 @@ def serve(channel: Any, settings: Dict[str, Any]) -> None:
     channel.send(("ready", _versions(settings["distribution"])))
 
     def work(receive: Callable[[], Any], send: Callable[[Any], None]) -> None:
-        journal = Journal(settings["journal"])
-        while True:
-            ids, parcel, options = receive()
-            faulthandler.dump_traceback_later(settings["call_timeout"] + PATIENCE, exit=True)
-            _answer_batch(send, loaded, journal, settings, ids, unwrap(parcel), options)
-            faulthandler.cancel_dump_traceback_later()
+        try:
+            journal = Journal(settings["journal"])
+            while True:
+                ids, parcel, options = receive()
+                faulthandler.dump_traceback_later(settings["call_timeout"] + PATIENCE, exit=True)
+                _answer_batch(send, loaded, journal, settings, ids, unwrap(parcel), options)
+                faulthandler.cancel_dump_traceback_later()
+        except OSError as error:
+            if error.errno in _OF_PIPES:
+                raise
+            send(("failed", "its files cannot be used: %s" % error.strerror))  # the parent ends this process
+            receive()
 
     if settings["fork_server"] and can_fork(threads):
         serve_from_children(channel, work)

@@ -48,7 +48,11 @@ def crash_message(ending: str, log: Path, start: int, more: str = "") -> str:
         start: Bytes at the beginning of the log to leave out.
         more: A last line to add.
     """
-    lines = [_GLOG_TIME.sub(r"\1 ", line) for line in read_crash_log(str(log), start) if not _OWN_FRAME.match(line)]
+    try:
+        logged = read_crash_log(str(log), start)
+    except OSError:  # the log was removed, or its disk is gone
+        logged = []
+    lines = [_GLOG_TIME.sub(r"\1 ", line) for line in logged if not _OWN_FRAME.match(line)]
     lines += [more] if more else []
     faults = [line for line in lines if line.startswith(MARK)]
     if faults:

@@ -16,6 +16,7 @@ from typing import Any
 
 from xverify.core import fenv
 from xverify.core.call import Outcome
+from xverify.core.errors import WorkerFailedError
 from xverify.oracles.protocol import Loaded
 from xverify.oracles.python_kernel import answerer
 from xverify.workers.child import run_call
@@ -97,7 +98,14 @@ class InProcessWorker:
         return oldest.complete
 
     def collect(self) -> list[Outcome]:
-        """The outcomes of the oldest batch, one per request."""
+        """The outcomes of the oldest batch, one per request.
+
+        Raises:
+            WorkerFailedError: The function cannot answer.
+        """
+        if self.failed is not None:
+            self._batches.clear()
+            raise WorkerFailedError(self.failed)
         if not self._batches:
             raise ValueError("nothing is pending")
         while not self._batches[0].complete:
@@ -105,7 +113,13 @@ class InProcessWorker:
         return self._batches.popleft().outcomes
 
     def ask(self, blob: bytes, options: str = "") -> Outcome:
-        """The outcome of one call, when no batch is pending."""
+        """The outcome of one call, when no batch is pending.
+
+        Raises:
+            WorkerFailedError: The function cannot answer.
+        """
+        if self.failed is not None:
+            raise WorkerFailedError(self.failed)
         if self._batches:
             raise ValueError(f"{self.pending} batches are pending")
         self.submit([(blob, options)])

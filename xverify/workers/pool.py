@@ -185,6 +185,10 @@ class WorkerPool:
             self.workers[name].stop()
             self.failures.setdefault(name, sentence)
         self.under_way.clear()
+        for name, worker in self.workers.items():  # a phase that ended early leaves batches of its own
+            worker.abandon()
+            while worker.pending:
+                self._collect(name)
 
     def abandon(self) -> None:
         """Cancel the calls under way.
@@ -234,6 +238,10 @@ class WorkerPool:
             elif name not in self._announced and worker.ready:
                 self._announced.add(name)
                 self._emit(WorkerReady(name, self.subjects[name][0].version))
+
+    def is_lost(self, name: str) -> bool:
+        """True if the worker cannot answer any more."""
+        return name in self.workers and self.workers[name].failed is not None
 
     def was_ready(self, name: str) -> bool:
         """True if the worker became ready and was not lost since."""
@@ -399,27 +407,27 @@ class WorkerPool:
     def ask_each(self, pairs: Sequence[tuple[Subject, Call]], interrupted: threading.Event) -> list[Outcome]:
         """The outcome of each call from its implementation; all implementations work at once.
 
-        The outcome is "hang" where the worker is lost, or given up after an interruption.
+        The outcome is "unasked" where the worker is lost, or given up after an interruption.
         """
         indices: dict[str, list[int]] = {}
         for index, (subject, _) in enumerate(pairs):
             indices.setdefault(subject.name, []).append(index)
         for name, listed in indices.items():
             self.workers[name].submit([self._request(*pairs[index]) for index in listed])
-        outcomes = [Outcome("hang", message="the worker was lost")] * len(pairs)
+        outcomes = [Outcome("unasked", message="the worker was lost")] * len(pairs)
         for name, listed in indices.items():
             for index, outcome in zip(listed, self.collect_oldest(name, interrupted), strict=False):
                 outcomes[index] = outcome
         return outcomes
 
     def ask(self, subject: Subject, call: Call) -> Outcome:
-        """The outcome of one call from one implementation; "hang" if the worker is lost."""
+        """The outcome of one call from one implementation; "unasked" if the worker is lost."""
         try:
             with self._waiting():
                 return self.workers[subject.name].ask(*self._request(subject, call))
         except WorkerFailedError as error:
             self._lost(subject.name)
-            return Outcome("hang", message=str(error))
+            return Outcome("unasked", message=str(error))
 
     def rewrite(self, subject: Subject, call: Call) -> str:
         """The rewrite of a call's graph on a path, as a predicate of the implementation; "" if unknown."""

@@ -15,9 +15,9 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,6 +32,7 @@ from xverify.oracles.protocol import Oracle
 from xverify.workers.child import Entry, read_journal
 from xverify.workers.crash_log import crash_message, half_of_memory, in_words, resident
 from xverify.workers.fork_server import AGAIN, LOST
+from xverify.workers.home import environment, has_own_home, make_home
 
 _BOOTSTRAP = """
 import os, sys, types
@@ -95,11 +96,11 @@ class Process:
         self.forked = False
         self.fresh = True  # the process that answers has received no call
         self._oracle, self._limits, self._bell = oracle, limits, bell
-        directory.mkdir(parents=True, exist_ok=True)
         name = re.sub(r"[^\w.=-]", "_", oracle.name)[:80]
-        self._directory = Path(tempfile.mkdtemp(prefix=name + "-", dir=directory.resolve()))
+        self._directory = directory.resolve() / f"{name}-{uuid.uuid4().hex[:12]}"  # `start` makes it
         self._journal = str(self._directory / "journal")
         self._log = self._directory / "stderr"
+        self._home = self._directory / "home" if has_own_home(oracle) else None
         self._log_start = 0  # bytes of the log that belong to the start
         self._group = execnet.Group()
         self._gateway: Any = None
@@ -114,12 +115,10 @@ class Process:
         Raises:
             NotStartedError: The process could not be started.
         """
-        self._log.write_bytes(b"")
-        self._log_start = 0
-        Path(self._journal).unlink(missing_ok=True)
         self._inbox = queue.SimpleQueue()
         self.forked, self.fresh = False, True
         try:
+            self._make_files()
             self._gateway = self._group.makegateway("popen//python=" + shlex.quote(self.python))
             self._channel = self._gateway.remote_exec(_BOOTSTRAP)
             self._channel.send(self._settings())
@@ -133,6 +132,15 @@ class Process:
             bell.set()
 
         self._channel.setcallback(arrived, endmarker=END)
+
+    def _make_files(self) -> None:
+        """Make the process's directory unless it exists, and the files in it."""
+        self._directory.mkdir(parents=True, exist_ok=True)
+        if self._home is not None:
+            make_home(self._home)
+        self._log.write_bytes(b"")
+        self._log_start = 0
+        Path(self._journal).unlink(missing_ok=True)
 
     @property
     def is_started(self) -> bool:
@@ -270,7 +278,7 @@ class Process:
             "module": oracle.module,
             "load": oracle.load,
             "arguments": list(oracle.arguments),
-            "environment": dict(oracle.environment),
+            "environment": {**environment(self._home), **dict(oracle.environment)},
             "distribution": oracle.distribution,
             "call_timeout": self._limits.call,
             "memory": self._limits.memory,

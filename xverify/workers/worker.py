@@ -11,7 +11,8 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -132,9 +133,11 @@ class Worker:
 
         Raises:
             TimeoutError: The batch is not answered in time; it remains pending.
-            WorkerFailedError: The worker was given up.
+            WorkerFailedError: The worker was given up, and the batch was not answered before. It is dropped.
         """
         if not self._batches:
+            if self.failed is not None:
+                raise WorkerFailedError(self.failed)
             raise ValueError("nothing is pending")
         limit = None if timeout is None else time.monotonic() + timeout
         while not self.done():
@@ -142,12 +145,19 @@ class Worker:
             if timeout is not None and left <= 0:
                 raise TimeoutError(f"no answer of {self.oracle.name} in {timeout:g} s")
             self._advance(left)
-        if not _complete(self._batches[0]):
+        batch = self._batches.popleft()
+        if not _complete(batch):
             raise WorkerFailedError(self.failed)
-        return [request.outcome for request in self._batches.popleft() if request.outcome is not None]
+        return [request.outcome for request in batch if request.outcome is not None]
 
     def ask(self, blob: bytes, options: str = "") -> Outcome:
-        """The outcome of one call, when no batch is pending."""
+        """The outcome of one call, when no batch is pending.
+
+        Raises:
+            WorkerFailedError: The worker was given up.
+        """
+        if self.failed is not None:
+            raise WorkerFailedError(self.failed)
         if self._batches:
             raise ValueError(f"{self.pending} batches are pending")
         self.submit([(blob, options)])
@@ -158,11 +168,12 @@ class Worker:
         self._advance()
         if not self._unanswered or self.failed is not None:
             return
-        kept = self._end()
-        for request in self._unanswered.values():
-            request.outcome = Outcome("unasked")
-        self._unanswered.clear()
-        self._succeed(kept)
+        with self._using_files():
+            kept = self._end()
+            for request in self._unanswered.values():
+                request.outcome = Outcome("unasked")
+            self._unanswered.clear()
+            self._succeed(kept)
 
     @property
     def forks(self) -> bool:
@@ -173,11 +184,12 @@ class Worker:
         """Replace the process unless it is new, when no batch is pending."""
         if self.failed is not None or self._process.fresh:
             return
-        if self._process.renew():
-            self._begin_anew()
-        else:
-            self._kill()
-            self.start()
+        with self._using_files():
+            if self._process.renew():
+                self._begin_anew()
+            else:
+                self._kill()
+                self.start()
 
     def stop(self) -> None:
         """End the process within a second, and remove its files."""
@@ -195,12 +207,21 @@ class Worker:
         """
         if self.failed is not None or not self._process.is_started:
             return
-        message = self._process.message(wait)
-        while message is not None:
-            self._take(message)
-            message = self._process.message()
-        self._look_after()
-        self._send()
+        with self._using_files():
+            message = self._process.message(wait)
+            while message is not None and self.failed is None:
+                self._take(message)
+                message = self._process.message()
+            self._look_after()
+            self._send()
+
+    @contextmanager
+    def _using_files(self) -> Iterator[None]:
+        """Give the worker up if its files cannot be used: the disk is full, or they were removed."""
+        try:
+            yield
+        except OSError as error:
+            self._give_up(f"its files cannot be used: {error.strerror or error}")
 
     def _take(self, message: Any, except_for: int | None = None) -> None:
         self._moved = time.monotonic()
@@ -252,7 +273,7 @@ class Worker:
                     self._replace("hang", f"no answer within {self.limits.call:g} s", entry.call)
 
     def _send(self) -> None:
-        while self._ready and self._unsent and len(self._in_flight) < IN_FLIGHT:
+        while self.failed is None and self._ready and self._unsent and len(self._in_flight) < IN_FLIGHT:
             singly = self._unsent[0][0].number <= self._singly_until
             if singly and self._in_flight:
                 return
