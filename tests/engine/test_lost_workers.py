@@ -74,9 +74,7 @@ def lost(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]
                 self._give_up(WHY)
 
     of_phase = {function: moment for moment, function in MOMENTS.items()}
-    phases = tuple(
-        replace(phase, run=during(of_phase.get(phase.run.__name__, ""), phase.run)) for phase in PHASES
-    )
+    phases = tuple(replace(phase, run=during(of_phase.get(phase.run.__name__, ""), phase.run)) for phase in PHASES)
     dying = [implementation(moment, "load_ignoring" if moment == "shrinking" else "load_dying") for moment in MOMENTS]
     events: list[Any] = []
     with pytest.MonkeyPatch.context() as patch:

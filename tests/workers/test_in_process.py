@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from suite_kernels import EDITION, NARROW, TO_128, profile, sound
 
 from xverify.core import fenv
 from xverify.core.call import encode_call
+from xverify.core.errors import WorkerFailedError
 from xverify.core.line import call_from_line
 from xverify.testing import KernelError, verify_call, verify_kernel
 from xverify.workers.in_process import InProcessWorker
@@ -82,8 +84,13 @@ def test_a_function_answers_as_a_worker_does():
     assert worker.calls == 3
     with pytest.raises(ValueError, match="nothing is pending"):
         worker.collect()
+    worker.submit([(encoded(), "")])
     worker.stop()
     assert worker.failed
+    worker.submit([(encoded(), "")])
+    for question in (worker.collect, partial(worker.ask, encoded())):
+        with pytest.raises(WorkerFailedError, match="it was stopped"):
+            question()
 
 
 def test_between_calls_the_caller_has_its_turn_and_may_give_up():

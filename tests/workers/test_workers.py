@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -14,7 +16,7 @@ import numpy as np
 import pytest
 from doubled_calls import FAKE, HERE, is_double, request
 
-from xverify.core.call import decode_call, encode_call
+from xverify.core.call import Outcome, decode_call, encode_call
 from xverify.core.errors import WorkerFailedError
 from xverify.oracles.protocol import Oracle
 from xverify.workers.child import FILE_LIMIT, read_journal, unwrap, wrap
@@ -154,7 +156,7 @@ def test_large_tensors_go_through_files(start: Start, tmp_path: Path) -> None:
     worker = start()
     worker.submit([request(i, size=1 << 20) for i in range(4)])
     assert all(is_double(outcome, i, 1 << 20) for i, outcome in enumerate(worker.collect(30)))
-    assert sorted(p.name for p in next(tmp_path.iterdir()).iterdir()) == ["journal", "stderr"]
+    assert sorted(p.name for p in next(tmp_path.iterdir()).iterdir()) == ["home", "journal", "stderr"]
 
 
 def test_answers_come_before_the_batch_ends(start: Start) -> None:
@@ -197,6 +199,49 @@ def test_a_worker_that_can_not_start_is_given_up(start: Start) -> None:
     worker = start(replace(FAKE, load="load_hanging"), start_timeout=0.5)
     with pytest.raises(WorkerFailedError, match=r"not ready after 0\.5 s"):
         worker.ask(*request(1))
+
+
+def test_a_worker_that_was_given_up_answers_every_question_with_the_reason(start: Start) -> None:
+    worker = start()
+    worker.submit([request(1)])
+    assert is_double(worker.collect(30)[0], 1)
+    for _ in range(3):
+        worker.submit([request(2, "hang")])
+    worker.stop()
+    assert worker.done()
+    with pytest.raises(WorkerFailedError, match="fake was stopped"):
+        worker.ask(*request(3))  # while batches are pending
+    worker.submit([request(4)])
+    worker.abandon()
+    worker.renew()
+    for _ in range(6):  # more often than there are batches
+        with pytest.raises(WorkerFailedError, match="fake was stopped"):
+            worker.collect()
+    assert worker.pending == 0
+
+
+def test_a_worker_whose_disk_is_full_is_given_up(start: Start, tmp_path: Path) -> None:
+    worker = start()
+    while not worker.ready:
+        time.sleep(0.01)
+    (directory,) = tmp_path.iterdir()
+    (directory / "journal").symlink_to("/dev/full")
+    with pytest.raises(WorkerFailedError, match="its files cannot be used: No space left on device"):
+        worker.ask(*request(1))
+    assert worker.restarts == 0
+
+
+@pytest.mark.parametrize("size", [3, 1 << 20])
+def test_a_worker_whose_files_are_removed_blames_no_call(start: Start, tmp_path: Path, size: int) -> None:
+    worker = start()
+    assert is_double(worker.ask(*request(1)), 1)
+    shutil.rmtree(next(tmp_path.iterdir()))
+    worker.submit([request(2, size=size), request(3, "abort")])
+    outcomes: list[Outcome] = []
+    with contextlib.suppress(WorkerFailedError):
+        outcomes = worker.collect(30)
+    assert worker.failed is None or "its files cannot be used: No such file or directory" in worker.failed
+    assert not outcomes or (is_double(outcomes[0], 2, size) and outcomes[1].kind == "crash")
 
 
 def test_a_python_that_is_not_there(tmp_path: Path) -> None:
