@@ -310,6 +310,7 @@ def conclude(finding: dict[str, Any], call: Call) -> int:
 
 
 def main(finding: dict[str, Any]) -> int:
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     os.environ.update(finding["environment"])
     child, why = "--child" in sys.argv, ""
     try:
