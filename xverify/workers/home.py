@@ -26,9 +26,10 @@ def has_own_home(oracle: Oracle) -> bool:
     """True if the implementation gets a home of its own.
 
     A kernel under test keeps the home of its user, since its code may need files there: compiled CUDA kernels, extensions of
-    PyTorch, weights. So do xverify's own kernels, whose compiled code Numba keeps in xverify's cache.
+    PyTorch, weights. It has no distribution, also where it is the reference of ``gate --like``. xverify's own kernels keep the
+    home too, since Numba and CuPy keep their compiled code there.
     """
-    return oracle.role != "kernel" and oracle.distribution != "xverify"
+    return oracle.role != "kernel" and oracle.distribution not in ("", "xverify")
 
 
 def make_home(home: Path) -> None:
