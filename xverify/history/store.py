@@ -36,6 +36,9 @@ PATIENCE = 60.0
 WITHOUT_VALUES = ("crash", "hang", "memory", "refusal", "validation", "unreadable")
 """Kinds of causes that a call can show without a value to compare."""
 
+WITHOUT_RESULT = ("wrongly-rejected", "crash", "hang")
+"""Statuses of cells that may have no value to compare, since the implementation may have refused every call that matters."""
+
 COMPARISONS = ("open", "text", "change")
 """Kinds of causes that show only where the same implementations answer together."""
 
@@ -182,10 +185,9 @@ class History:
 
     def _same(self, collected: Facts) -> str:
         """The id of the recorded run that is this one, contains it, or is a part of it; empty without one."""
-        marks = ",".join("?" * len(collected.parts))
         same = self._database.execute(
             "SELECT id FROM runs WHERE digest = ? UNION ALL "
-            f"SELECT runs.id FROM parts JOIN runs USING (run) WHERE part IN ({marks}) "
+            f"SELECT runs.id FROM parts JOIN runs USING (run) WHERE part IN ({_marks(collected.parts)}) "
             "AND (? OR (SELECT count(*) FROM parts whole WHERE whole.run = runs.run) > 1) LIMIT 1",
             (collected.digest, *collected.parts, len(collected.parts) > 1),
         ).fetchone()
@@ -356,20 +358,31 @@ def _histories(database: sqlite3.Connection) -> list[CauseHistory]:
 def _tested(
     database: sqlite3.Connection,
 ) -> tuple[Mapping[tuple[str, int, int], int], Mapping[tuple[str, int, str], int]]:
-    """The number of calls in the cells of each cause, by unit and by edition."""
+    """The number of calls in the cells of each cause, by unit and by edition.
+
+    A cell with refusals does not count for a cause of values. If most calls are in such cells, none counts: the
+    implementation may refuse exactly the calls that would show the cause.
+    """
     by_unit: dict[tuple[str, int, int], int] = defaultdict(int)
     by_contract: dict[tuple[str, int, str], int] = defaultdict(int)
-    for cause, run, unit, contract, calls in database.execute(
-        "SELECT cause_cells.cause, cells.run, cells.unit, contract, sum(cells.calls) "
+    for cause, run, unit, contract, calls, every in database.execute(
+        "SELECT cause_cells.cause, cells.run, cells.unit, contract, sum(CASE "
+        f"WHEN kind IN ({_marks(WITHOUT_VALUES)}) OR status NOT IN ({_marks(WITHOUT_RESULT)}) THEN cells.calls ELSE 0 END), "
+        "sum(cells.calls) "
         "FROM cause_cells JOIN causes USING (cause) JOIN cells USING (cell) JOIN cell_names USING (cell) "
         "WHERE status NOT LIKE 'not-judged%' "
-        f"AND (kind IN ({','.join('?' * len(WITHOUT_VALUES))}) OR cells.vals > 0) "
         "GROUP BY cause_cells.cause, cells.run, cells.unit, contract",
-        WITHOUT_VALUES,
+        (*WITHOUT_VALUES, *WITHOUT_RESULT),
     ):
-        by_unit[cause, run, unit] += calls
-        by_contract[cause, run, contract] += calls
+        if 2 * calls >= every:
+            by_unit[cause, run, unit] += calls
+            by_contract[cause, run, contract] += calls
     return by_unit, by_contract
+
+
+def _marks(values: Sequence[str]) -> str:
+    """The question marks of an SQL list."""
+    return ",".join("?" * len(values))
 
 
 def _others(database: sqlite3.Connection) -> Mapping[str, Sequence[str]]:
