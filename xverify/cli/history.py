@@ -57,7 +57,12 @@ def list_runs(path: Path | None, as_json: bool) -> int:
     with History(path or HISTORY) as opened:
         runs, causes = opened.runs(), opened.causes()
     if as_json:
-        _print_json({"runs": [asdict(run) for run in runs], "causes": [_cause(each, labels(runs)) for each in causes]})
+        _print_json(
+            {
+                "runs": [asdict(run) for run in runs or (None,)],
+                "causes": [_cause(each, labels(runs)) for each in causes],
+            }
+        )
     elif not runs:
         click.echo("no runs; add one with: xverify history record RUN")
     else:
@@ -88,12 +93,14 @@ def show(cause: str, path: Path | None, as_json: bool) -> int:
     return PASS
 
 
-@history.command(short_help="Add RUNS.")
-@click.argument("runs", nargs=-1, required=True)
+@history.command(short_help="Add runs.")
+@click.argument("runs", nargs=-1, metavar="[RUN]...")
 @FILE
 @clear
 def record(runs: tuple[str, ...], path: Path | None) -> int:
-    """Add RUNS to the history: ids, folders, or files such as report.json. A run is added once.
+    """Add runs to the history.
+
+    RUN is the id of a run, its folder, or a report.json. The default is the newest run. A run is added once. Reports that were merged, and reports of older versions of xverify, are added too.
 
     Exit codes: 0 added, or there already; 2 no such run, or a damaged file.
     """
