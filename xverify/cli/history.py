@@ -59,7 +59,7 @@ def list_runs(path: Path | None, as_json: bool) -> int:
     if as_json:
         _print_json(
             {
-                "runs": [asdict(run) for run in runs or (None,)],
+                "runs": [asdict(run) for run in runs],
                 "causes": [_cause(each, labels(runs)) for each in causes],
             }
         )
@@ -100,7 +100,8 @@ def show(cause: str, path: Path | None, as_json: bool) -> int:
 def record(runs: tuple[str, ...], path: Path | None) -> int:
     """Add runs to the history.
 
-    RUN is the id of a run, its folder, or a report.json. The default is the newest run. A run is added once. Reports that were merged, and reports of older versions of xverify, are added too.
+    RUN is the id of a run, its folder, or a report.json. The default is the newest run. A run is added once. Merged
+    reports, and reports of older versions of xverify, are added too.
 
     Exit codes: 0 added, or there already; 2 no such run, or a damaged file.
     """
@@ -108,7 +109,7 @@ def record(runs: tuple[str, ...], path: Path | None) -> int:
     from xverify.engine import select
     from xverify.history.store import HISTORY, History
 
-    sources = [select.report_file(run) for run in runs]
+    sources = [select.report_file(run) for run in runs or (None,)]
     with History(path or HISTORY, create=True) as opened:
         for source in sources:
             added = opened.record(reports.load(source))

@@ -113,10 +113,11 @@ class CauseHistory:
         return Strip("runs", tuple(self._square(label, seen) for label, seen in of_run))
 
     def strips(self, runs: Mapping[int, str]) -> tuple[Strip, ...]:
-        """The strips over versions, or over runs if there is one version only."""
+        """The strips over versions, or over the runs of its implementations if there is one version only."""
         strips = self.over_versions()
         several = tuple(strip for strip in strips if len(strip.squares) > 1)
-        return several or (self.over_runs(runs),)
+        with_it = {seen.run for seen in self.observations}
+        return several or (self.over_runs({run: label for run, label in runs.items() if run in with_it}),)
 
     def _square(self, label: str, seen: Sequence[Observation]) -> Square:
         return Square(label, self.state(seen), sum(s.calls for s in seen), sum(s.tested for s in seen))

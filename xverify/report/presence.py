@@ -73,7 +73,7 @@ class Strip:
         """The time of the last change in words; empty if the cause is present in no square."""
         states = [square for square in self.squares if square.state is not State.UNKNOWN]
         if all(square.state is State.ABSENT for square in states):
-            return ""
+            return ""  # also without states
         last = len(states) - 1
         while last and states[last - 1].state is states[-1].state:
             last -= 1
