@@ -10,6 +10,7 @@ from xverify.cli.bench import bench
 from xverify.cli.bisect import bisect
 from xverify.cli.certify import certify
 from xverify.cli.gate import gate
+from xverify.cli.history import history
 from xverify.cli.inspect import contracts, explain, oracles
 from xverify.cli.ledger import ledger
 from xverify.cli.replay import replay
@@ -32,5 +33,5 @@ def main() -> None:
     gc.set_threshold(*COLLECTION)
 
 
-for command in (sweep, gate, certify, replay, bisect, report, ledger, oracles, contracts, explain, bench):
+for command in (sweep, gate, certify, replay, bisect, report, history, ledger, oracles, contracts, explain, bench):
     main.add_command(command)

@@ -6,6 +6,7 @@ import gc
 import re
 import shlex
 import sys
+from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from xverify.core.verdict import Verdict
 
 if TYPE_CHECKING:
     from xverify.engine.again import Again
+    from xverify.report.presence import Strip
 
 LEAST_SECONDS = 1.0
 """The smallest budget of a sweep, in seconds. Frameworks take longer to start."""
@@ -72,6 +74,15 @@ LEAST_SECONDS = 1.0
     help="Write JUnit XML to this file: a test case for each cell.",
 )
 @click.option(
+    "--record",
+    "history_file",
+    is_flag=False,
+    flag_value="reports/history.sqlite",
+    type=click.Path(path_type=Path),
+    metavar="[FILE]",
+    help="Add the run to a history when it is finished (see: xverify history).  [default: no; FILE: reports/history.sqlite]",
+)
+@click.option(
     "--fail-on",
     metavar="VERDICTS",
     default="",
@@ -91,6 +102,7 @@ def sweep(
     json_file: Path | None,
     html_file: Path | None,
     junit_file: Path | None,
+    history_file: Path | None,
     fail_on: str,
 ) -> int:
     """Run every implementation, and report what differs.
@@ -106,6 +118,8 @@ def sweep(
     from xverify.engine.options import Options
     from xverify.engine.sweep import new_run_id, run_directory
     from xverify.engine.sweep import sweep as run_sweep
+    from xverify.history.questions import strips_of
+    from xverify.history.store import History
     from xverify.oracles.releases import remark_on_age
     from xverify.report import summary
     from xverify.report.console import ConsoleProgress, print_summary
@@ -126,6 +140,8 @@ def sweep(
     for path in outputs.values():
         if path is not None:
             select.writable_file(path)
+    if history_file is not None:
+        History(history_file, create=True).close()  # a damaged file is refused before the run
     directory = run_directory(select.writable(runs or select.RUNS), new_run_id())
     for sentence in summary.left_out((*left_out, *not_varied, *unread)):
         click.echo(f"xverify: {sentence}", err=True)
@@ -153,9 +169,15 @@ def sweep(
     finally:
         progress.close()
     reports.write_files(report, directory)
+    strips = None
+    if history_file is not None:
+        with History(history_file, create=True) as history:
+            click.echo(f"{history_file}: {history.record(report).words}", err=True)
+            strips = strips_of(history)
+        (directory / "report.html").write_text(reports.render(report, "html", strips=strips), encoding="utf-8")
     for kind, path in outputs.items():
         if path is not None:
-            path.write_text(reports.render(report, kind), encoding="utf-8")
+            path.write_text(reports.render(report, kind, strips=strips), encoding="utf-8")
     print_summary(report, console, directory / "report.html")
     if not report["run"]["complete"]:
         click.echo("xverify: interrupted; the report covers the calls made so far", err=True)
@@ -203,7 +225,7 @@ class _Format(click.ParamType):  # type: ignore[type-arg]  # which older release
     "--format",
     "kind",
     type=_Format(),
-    help="Output format.  [default: html; markdown with --issue]",
+    help="Output format.  [default: html; markdown with --issue; with --since, the difference as text]",
 )
 @click.option(
     "--issue",
@@ -218,10 +240,28 @@ class _Format(click.ParamType):  # type: ignore[type-arg]  # which older release
 @click.option(
     "--newest", is_flag=True, help="Ask the newest release again; it is installed in an environment of its own."
 )
+@click.option(
+    "--since",
+    metavar="RUN",
+    help="Show the difference to an older run; --format html or markdown adds it to the report.",
+)
+@click.option(
+    "--history",
+    "history_file",
+    type=click.Path(path_type=Path),
+    help="Show each cause over versions, from this file of xverify history (HTML and Markdown).",
+)
 @click.option("--output", "-o", type=click.Path(path_type=Path), help="File to write.  [default: standard output]")
 @clear
 def report(
-    runs: tuple[str, ...], kind: str | None, identity: str | None, again: bool, newest: bool, output: Path | None
+    runs: tuple[str, ...],
+    kind: str | None,
+    identity: str | None,
+    again: bool,
+    newest: bool,
+    since: str | None,
+    history_file: Path | None,
+    output: Path | None,
 ) -> int:
     """Convert the report of a run, or merge several reports.
 
@@ -232,12 +272,19 @@ def report(
     """
     from xverify import report as reports
     from xverify.engine import select
+    from xverify.history.questions import difference_of
+    from xverify.history.show import difference as difference_in_words
     from xverify.report.merge import merged
 
     if identity is not None and kind not in (None, "markdown"):
         raise UsageError(f"--issue writes Markdown, not {kind}: leave --format out")
     if identity is None and (again or newest):
         raise UsageError(f"--{'again' if again else 'newest'} needs --issue ID: it asks about one cause")
+    for option in ("since",) * (since is not None) + ("history",) * (history_file is not None):
+        if identity is not None:
+            raise UsageError(f"--{option} is about all causes of a run: leave --issue out")
+        if kind not in (None, *reports.WITH_OTHER_RUNS):
+            raise UsageError(f"--{option} takes --format {' or '.join(reports.WITH_OTHER_RUNS)}, not {kind}")
     if identity is not None and not runs:
         sources = [select.report_with(identity, None)]
         say(f"{identity} is from run {sources[0].parent.name}")
@@ -249,8 +296,12 @@ def report(
         select.writable_file(output)
     each = [reports.load(source) for source in sources]
     loaded = each[0] if len(each) == 1 else merged(each)
-    if identity is None:
-        text = reports.render(loaded, kind or "html")
+    strips = _strips(history_file) if history_file is not None else None
+    difference = difference_of(loaded, reports.load(select.report_file(since))) if since is not None else None
+    if difference is not None and kind is None and strips is None:
+        text = "\n".join(difference_in_words(difference))
+    elif identity is None:
+        text = reports.render(loaded, kind or "html", difference, strips)
     else:
         asked = _asked(loaded, identity, sources[0].parent, newest) if again or newest else None
         text = reports.issue_body(loaded, identity, asked)
@@ -260,6 +311,14 @@ def report(
     output.write_text(text, encoding="utf-8")
     click.echo(f"{output} written", err=True)
     return PASS
+
+
+def _strips(path: Path) -> Mapping[str, Sequence[Strip]]:
+    from xverify.history.questions import strips_of
+    from xverify.history.store import History
+
+    with History(path) as history:
+        return strips_of(history)
 
 
 def _asked(report: dict[str, Any], identity: str, directory: Path, newest: bool) -> Again:

@@ -6,7 +6,7 @@ A format is one module of `xverify.report.formats`.
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from xverify.report.schema import SCHEMA, check, check_causes, upgraded
 
 if TYPE_CHECKING:
     from xverify.engine.again import Again
+    from xverify.report.presence import Difference, Strip
 
 __all__ = ["SCHEMA", "check", "format_names", "issue_body", "load", "render", "write_files"]
 
@@ -49,16 +50,31 @@ def format_names() -> tuple[str, ...]:
     return tuple(sorted(module.name for module in pkgutil.iter_modules(formats.__path__)))
 
 
-def render(report: Mapping[str, Any], format: str) -> str:  # noqa: A002
+WITH_OTHER_RUNS = ("html", "markdown")
+"""Formats that show other runs too."""
+
+
+def render(
+    report: Mapping[str, Any],
+    format: str,  # noqa: A002
+    since: Difference | None = None,
+    strips: Mapping[str, Sequence[Strip]] | None = None,
+) -> str:
     """Return the report in one of the `format_names`.
+
+    Args:
+        report: The report.
+        format: Name of the format.
+        since: Comparison with an older run, for formats in `WITH_OTHER_RUNS`.
+        strips: Presence of each cause over versions, by its id, for the same formats.
 
     Raises:
         ValueError: There is no such format.
     """
     if format not in format_names():
         raise ValueError(f"no format {format!r}; there are {', '.join(format_names())}")
-    make: Callable[[Mapping[str, Any]], str] = import_module(f"xverify.report.formats.{format}").render
-    return _encodable(make(report))
+    make: Callable[..., str] = import_module(f"xverify.report.formats.{format}").render
+    return _encodable(make(report, since, strips) if format in WITH_OTHER_RUNS else make(report))
 
 
 def issue_body(report: Mapping[str, Any], identity: str, again: Again | None = None) -> str:

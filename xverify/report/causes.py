@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -24,6 +25,15 @@ _GRANULARITIES = ("per tensor", "per axis")
 """Granularities that a line names first, in this order."""
 
 
+_PLAIN = re.compile(r"cause-[0-9a-f]{10}")
+
+
+def plain(cause: str) -> str:
+    """The id of a cause without what a ledger says about it."""
+    match = _PLAIN.match(cause)
+    return match[0] if match else cause
+
+
 @dataclass(frozen=True)
 class Cause:
     """The findings that one fix would remove."""
@@ -36,6 +46,11 @@ class Cause:
     @property
     def id(self) -> str:
         return str(self.entry["id"])
+
+    @property
+    def plain_id(self) -> str:
+        """The id without what a ledger says about the cause."""
+        return plain(self.id)
 
     @property
     def kind(self) -> str:

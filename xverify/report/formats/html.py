@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -29,6 +29,7 @@ from xverify.report.decision import SHORT_LINE, replay_line
 from xverify.report.gaps import gaps
 from xverify.report.overview import CHANGES, EFFECTS, Effect
 from xverify.report.picture import Picture, picture
+from xverify.report.presence import Difference, Strip
 from xverify.report.short_script import short_script
 from xverify.report.summary import Json
 
@@ -45,10 +46,15 @@ MOST_SHOWN = 64
 """Number of tensor values shown. The rest is in the report."""
 
 
-def render(report: Json) -> str:
+def render(report: Json, since: Difference | None = None, strips: Mapping[str, Sequence[Strip]] | None = None) -> str:
     """Return the HTML file.
 
     It shows the short form of each script. The complete scripts are files beside it.
+
+    Args:
+        report: The report.
+        since: Comparison with an older run.
+        strips: Presence of each cause over versions, by its id.
     """
     ordered = summary.findings(report)
     listed = of_causes.causes(report)
@@ -67,6 +73,9 @@ def render(report: Json) -> str:
         heat=overview.heat_map(report, listed),
         gaps=gaps(report),
         causes=cards,
+        since=since,
+        strips=strips or {},
+        own={cause.plain_id: cause.id for cause in listed},
         other_findings=[finding for finding in ordered if finding["id"] not in shown],
         choices=_choices(report, cards),
         tables=sentences.tables(report),

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 
 from xverify.report import summary
 from xverify.report.causes import causes, sentence
 from xverify.report.changes import histories
 from xverify.report.characterisation import Characterised, characterise
+from xverify.report.presence import Difference, Strip
 from xverify.report.summary import Json
 
 _AT_LINE_START = re.compile(r"^(\d*)([-+=.)])(?=\s|$|[-=])")
@@ -16,8 +18,14 @@ _MENTION = re.compile(r"([@#])(?=\w)")
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~!&])")
 
 
-def render(report: Json) -> str:
-    """Return the whole report: the causes, a table for each operator, then the findings."""
+def render(report: Json, since: Difference | None = None, strips: Mapping[str, Sequence[Strip]] | None = None) -> str:
+    """Return the whole report: what changed, the causes, a table for each operator, then the findings.
+
+    Args:
+        report: The report.
+        since: Comparison with an older run.
+        strips: Presence of each cause over versions, by its id.
+    """
     run, coverage = report["run"], report["coverage"]
     lines = [f"# xverify: {summary.plural(len(report['causes']), 'cause')}", ""]
     lines += [text(summary.headline(report)) + ".", ""]
@@ -28,7 +36,7 @@ def render(report: Json) -> str:
         lines += ["**The run was interrupted. It covers only the calls made before that.**", ""]
     if left_out := run.get("left_out"):
         lines += [*(f"- {text(sentence)}" for sentence in left_out), ""]
-    lines += _causes(report)
+    lines += _since(since) + _causes(report, strips or {})
     for operator, contracts in summary.operators(report).items():
         lines += _table(report, operator, contracts)
     lines += _histories(report)
@@ -47,12 +55,27 @@ def render(report: Json) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _causes(report: Json) -> list[str]:
-    """List the causes, worst first, each with its findings below."""
+def _since(since: Difference | None) -> list[str]:
+    """List the causes that differ from an older run."""
+    if since is None:
+        return []
+    lines = [f"## Since run {text(since.since)}", ""]
+    for heading, changes in since.parts():
+        lines += [f"{text(heading[0].upper() + heading[1:])}:", ""]
+        for change in changes:
+            before = f" ({text(change.before)} before, now {text(change.severity)})" if change.before else ""
+            lines.append(f"- {text(change.sentence)}{before} ({code(change.cause)})")
+        lines.append("")
+    return [*lines, f"{summary.plural(since.same, 'cause')} as before.", ""]
+
+
+def _causes(report: Json, strips: Mapping[str, Sequence[Strip]]) -> list[str]:
+    """List the causes, worst first, each with its versions in words."""
     lines = []
     for cause in causes(report):
         count = summary.plural(len(cause.findings), "finding")
-        lines.append(f"- **{text(cause.severity.words)}**: {text(sentence(cause))} ({code(cause.id)}, {count})")
+        over = "".join(f"; {text(strip.name)} {strip.since}" for strip in strips.get(cause.plain_id, ()) if strip.since)
+        lines.append(f"- **{text(cause.severity.words)}**: {text(sentence(cause))} ({code(cause.id)}, {count}{over})")
     return ["## Causes", "", *lines, ""] if lines else []
 
 
