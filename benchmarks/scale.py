@@ -1,19 +1,20 @@
 """Compute what certificates of whole domains cost: triples, units, shards, hours and bytes.
 
 The unit cost is measured: CPU seconds for each triple, in one domain of each family (`MEASURED`). ``xverify certify -n 1``
-proves one request, then a range, and the difference of their CPU times is divided by the triples. So a busy machine
-disturbs it little, and the start of a process is a figure of its own.
+proves one unit, then a shard, which has units from everywhere. The difference of the CPU times is divided by the triples. So
+a busy machine disturbs it little, and the start of a process is a figure of its own.
 
     python benchmarks/scale.py
     python benchmarks/scale.py --kernel onnxruntime --seconds 10
 
-``--seconds`` is the least CPU time for each range. The tables are in Markdown. A row "no domain" is a domain that certify does
-not have.
+``--seconds`` is the least CPU time for each shard that is measured. The tables are in Markdown. A row "no domain" is a domain
+that certify does not have.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -23,17 +24,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from xverify.certify.bulk import Through
-from xverify.certify.domains import FLOAT32, NARROW, SCALES, WIDE, named, size, triples_of_unit
+from xverify.certify.domains import FLOAT32, NARROW, SCALES, WIDE, named, size
 from xverify.certify.expected import FORMATS, bits_of
 from xverify.certify.listing import grouped
+from xverify.certify.ranges import MOST_ROUNDS
 from xverify.contracts import get, newest
 from xverify.core.machine import machine
+from xverify.core.shard import MOST_SHARDS
 
 MEASURED = {"float32": "int8-float32", "spread": "float8_e4m3fn-float32-spread", "narrow": "int8-float16"}
 """The measured domain of each family."""
-
-FIRST_UNIT = {"float32": 0x3F800000, "spread": 0, "narrow": 0}
-"""First unit of the measured range: for float32, the scale 1.0."""
 
 START_SHARE = 0.05
 """Part of the CPU time that the starts of all shards take in the table. It gives the number of shards."""
@@ -55,30 +55,28 @@ class Cost(NamedTuple):
 
 def costs(kernel: str, family: str, seconds: float, folder: Path) -> Cost:
     """Measure the costs of a family."""
-    name = MEASURED[family]
-    domain = named(name)
-    step = Through(get(newest()), domain, "per_axis", "float16" if family == "narrow" else "float32").units_of_request
-    short, _ = proven(kernel, name, family, step, folder)
-    units = step
+    domain = named(MEASURED[family])
+    through = Through(get(newest()), domain, "per_axis", "float16" if family == "narrow" else "float32")
+    start, _ = proven(kernel, domain.name, ["--range", "0:1"], folder)
+    shards = domain.units // through.units_of_request // MOST_ROUNDS
     while True:
-        spent, written = proven(kernel, name, family, units, folder)
-        if spent - short >= seconds or FIRST_UNIT[family] + 4 * units > domain.units:
+        spent, certificate = proven(kernel, domain.name, ["--shard", f"1/{shards}"], folder)
+        if spent - start >= seconds or shards == 1:
             break
-        units *= 4
-    return Cost((spent - short) / ((units - step) * triples_of_unit(domain)), short, written)
+        shards = max(1, shards // 4)
+    return Cost((spent - start) / json.loads(certificate)["counts"]["proven"], start, len(certificate))
 
 
-def proven(kernel: str, name: str, family: str, units: int, folder: Path) -> tuple[float, int]:
-    """Prove units with one worker. Return the CPU seconds, and the size of the certificate."""
-    path, first = folder / "certificate.json", FIRST_UNIT[family]
+def proven(kernel: str, name: str, options: Sequence[str], folder: Path) -> tuple[float, str]:
+    """Prove a part of a domain with one worker. Return the CPU seconds and the certificate."""
+    path = folder / "certificate.json"
     command = [sys.executable, "-m", "xverify", "certify", "--kernel", kernel, "--domain", name, "-n", "1", "--anew"]
-    command += ["--range", f"{first}:{first + units}", "--shard", "1/1", "-o", str(path)]
-    command += ["--difference", "37"] if family == "float32" else []
+    command += [*options, "-o", str(path), *(["--difference", "37"] if name == MEASURED["float32"] else [])]
     before = os.times()
     subprocess.run(command, check=True, capture_output=True)
     after = os.times()
     spent = after.children_user + after.children_system - before.children_user - before.children_system
-    return spent, path.stat().st_size
+    return spent, path.read_text()
 
 
 class Row(NamedTuple):
@@ -138,7 +136,7 @@ def main() -> None:
     for words, family, triples, units in rows():
         cost = measured[family]
         seconds = triples * cost.triple
-        shards = max(1, int(seconds * START_SHARE / cost.start))
+        shards = min(MOST_SHARDS, max(1, int(seconds * START_SHARE / cost.start)))
         wall = seconds / min(shards, CORES) + cost.start * max(1, shards / CORES)
         print(
             f"| {words} | {triples:.2e} | {units:.2e} | {seconds / 3600:.3g} | {grouped(shards)} | {duration(wall)} "
