@@ -13,6 +13,7 @@ from xverify.cli.gate import gate
 from xverify.cli.history import history
 from xverify.cli.inspect import contracts, explain, oracles
 from xverify.cli.ledger import ledger
+from xverify.cli.merge import merge
 from xverify.cli.replay import replay
 from xverify.cli.sweep import report, sweep
 
@@ -33,5 +34,9 @@ def main() -> None:
     gc.set_threshold(*COLLECTION)
 
 
-for command in (sweep, gate, certify, replay, bisect, report, history, ledger, oracles, contracts, explain, bench):
+commands = (
+    sweep, gate, certify, merge, replay, bisect, report, history, ledger, oracles, contracts, explain, bench,
+)  # fmt: skip
+
+for command in commands:
     main.add_command(command)
