@@ -23,6 +23,7 @@ from xverify.verify.cause_keys import (
     Json,
     departure_token,
     detail_in,
+    mistakes_of_rewrite,
     region_in,
     telling_line,
 )
@@ -78,7 +79,9 @@ def _of_values(key: CauseKey, group: Sequence[Json]) -> str:
             if legal
             else "gives values that no known recipe explains"
         )
-    return _departure_words(key.mistake, group) or _recipe_words(first) or _predicate(first)
+    # The words of a rewrite with two mistakes name both.
+    alone = (f for f in group if f["attribution"] and mistakes_of_rewrite(f["attribution"]["reading"]) == [key.mistake])
+    return _departure_words(key.mistake, group) or _recipe_words(next(alone, first)) or _predicate(first)
 
 
 def _departure_words(mistake: str, group: Sequence[Json]) -> str:
