@@ -32,6 +32,7 @@ from xverify.verify.attribute import Attribution
 from xverify.verify.compare import Comparison
 from xverify.verify.findings import Discrepancy
 from xverify.verify.graph_values import FINITE, FREE_ZEROS, RESULT, WITHIN_RANGE, Values, evaluate, united
+from xverify.verify.legal import legal_set
 from xverify.verify.verdicts import Judged, violates
 
 _PREFIX = "graph:"
@@ -75,9 +76,11 @@ class _Candidate:
     @property
     def needed(self) -> int:
         """The number of different wrong values that must show the mistake before it is believed."""
+        if self.is_loose:
+            return FEW_CODES
         if self.is_special or self.rounding == _LOWEST:
             return 1
-        return FEW_CODES if self.is_loose or self.rounding not in ("", _PLAIN) else FEW_WRONG
+        return FEW_WRONG if self.rounding in ("", _PLAIN) else FEW_CODES
 
 
 @dataclass(frozen=True)
@@ -174,7 +177,7 @@ def _different(contract: Contract, graph: Graph, got: Tensor) -> int:
     if codes.shape != is_open.shape:
         return 0
     wrong = ~((legal == codes).any(0) | is_open) & np.isfinite(values(got.dtype, codes))
-    return len(set(zip(codes[wrong].tolist(), legal[0][wrong].tolist(), strict=True)))
+    return len(np.unique(np.vstack([codes, legal])[:, wrong], axis=1).T)
 
 
 def gives(contract: Contract, call: Call, got: Tensor, name: str) -> Rewrite | None:
@@ -235,7 +238,7 @@ def _candidates(graph: Graph) -> Iterator[_Candidate]:
     for candidate in _by_fake_quantize(graph, path):
         yield candidate
         if graph.lone is not None and _is_affine(graph.lone):
-            yield replace(candidate, rewrite=_both(_EXPANDED, candidate.rewrite), start="expanded")
+            yield replace(candidate, rewrite=_both(_EXPANDED, candidate.rewrite), start="expanded", is_loose=True)
     if any(node.operator == QUANTIZE for node in path):
         for way in _WRONG_ROUNDINGS:
             yield _Candidate(_rounded(way), graph, rounding=way)
@@ -295,7 +298,7 @@ def _by_fake_quantize(graph: Graph, path: Sequence[Node]) -> Iterator[_Candidate
                 nodes[index] = replace(node, operator=WITHIN_RANGE, inputs=inputs, output=after[0].output)
             else:
                 nodes[index] = replace(node, operator=WITHIN_RANGE)
-        yield _Candidate(_FAKE_QUANTIZE, replace(graph, nodes=tuple(nodes)), is_loose=True)
+        yield _Candidate(_FAKE_QUANTIZE, replace(graph, nodes=tuple(nodes)))
 
 
 def _merged_pairs(graph: Graph) -> Iterator[_Candidate]:
@@ -333,7 +336,7 @@ def _common_range(parameters: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
     )
     start, stop = max(starts), min(stops)
     scale = np.float32((stop - start) / np.float32(highest - lowest))
-    zero_point = _half_away(np.float64(np.float32(lowest) - start / scale))
+    zero_point = _half_away(np.asarray(np.float32(lowest) - start / scale, np.float64))
     dtype = parameters[1].dtype
     return (
         Tensor("float32", np.asarray(scale).view(np.uint32).reshape(())),
@@ -489,9 +492,9 @@ def _with_pair_added(graph: Graph, path: Sequence[Node]) -> Iterator[_Candidate]
                 f"quantizes the result again{f' to {to} without a zero point' if to else ''}",
             )
             yield _Candidate(rewrite, made)
-            yield _Candidate(rewrite, made, rounding=_PLAIN)
+            yield _Candidate(rewrite, made, "kept", rounding=_PLAIN)
             for way in _WRONG_ROUNDINGS:
-                yield _Candidate(_both(rewrite, _rounded(way)), made, is_loose=True, rounding=way)
+                yield _Candidate(_both(rewrite, _rounded(way)), made, "kept", is_loose=True, rounding=way)
 
 
 def _rounded(way: str) -> Rewrite:
@@ -588,7 +591,9 @@ _WRAPS, _LOWEST = "wraps around", "gives the lowest code for every infinity"
 _PLAIN = "rounds half to even"
 """The rounding of the text. Unlike the text, it gives a code for a subnormal scale too."""
 
-_WRONG_ROUNDINGS: Mapping[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
+_Rounding = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+
+_WRONG_ROUNDINGS: Mapping[str, _Rounding] = {
     "truncates": np.trunc,
     "rounds down": np.floor,
     "rounds half up": lambda numbers: np.floor(numbers + 0.5),
@@ -598,7 +603,7 @@ _WRONG_ROUNDINGS: Mapping[str, Callable[[NDArray[np.float64]], NDArray[np.float6
 }
 """Ways of QuantizeLinear to round a quotient that its text does not admit. `_WRAPS` does not saturate."""
 
-_ROUNDINGS = {_PLAIN: np.rint, **_WRONG_ROUNDINGS}
+_ROUNDINGS: Mapping[str, _Rounding] = {_PLAIN: np.rint, **_WRONG_ROUNDINGS}
 
 
 def _quantized(
@@ -664,6 +669,12 @@ def _expanded(contract: Contract, candidate: _Candidate) -> Values:
     return united(operands.output_dtype, codes[np.newaxis], np.zeros(operands.shape, np.bool_))
 
 
+def _kept(contract: Contract, candidate: _Candidate) -> Values:
+    """The call's legal results in which no subnormal number counts as zero."""
+    legal = legal_set(contract, _lone(candidate.graph))
+    return united(legal.dtype, np.stack(legal.distinct), np.zeros(legal.shape, np.bool_))
+
+
 def _in_float32(graph: Graph) -> Graph:
     """The graph with every half-precision constant as a float32."""
     lone = _lone(graph)
@@ -691,6 +702,7 @@ _STARTS: Mapping[str, Any] = {
     "pooled": _pooled,
     "wide": _unrounded,
     "expanded": _expanded,
+    "kept": _kept,
 }
 """For each kind of candidate, the values that its graph begins with."""
 
