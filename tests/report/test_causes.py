@@ -148,9 +148,14 @@ def test_an_added_pair_that_rounds_in_a_wrong_way_joins_the_causes_of_its_mistak
     made = [
         finding("violation", name, dtype, name) for name, dtype in zip(names, ("int8", "uint8", "int4"), strict=True)
     ]
-    for each, words in zip(made, ("adds a pair and truncates", "truncates", "adds a pair"), strict=True):
+    for each, words in zip(
+        made, ("adds a pair and truncates", "truncates in QuantizeLinear", "adds a pair"), strict=True
+    ):
         each["attribution"]["words"] = words
-    assert {cause.title: len(cause.findings) for cause in grouped(made)} == {"truncates": 2, "adds a pair": adding}
+    assert {cause.title: len(cause.findings) for cause in grouped(made)} == {
+        "truncates in QuantizeLinear": 2,
+        "adds a pair": adding,
+    }
 
 
 @pytest.mark.parametrize(("zero_point", "shown"), [("", "next-scale"), ("int8", "next")])

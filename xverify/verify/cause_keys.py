@@ -159,6 +159,10 @@ _AS_RECIPES: Mapping[str, str] = {
 """Rewrites of `xverify.verify.rewrites` that some findings explain by a recipe of arithmetic, and its departure."""
 
 
+QUANTIZES_WRONGLY = "graph:quantize-"
+"""The beginning of the mistake of a QuantizeLinear that rounds in a wrong way. The way follows, with "-" for each space."""
+
+
 def mistakes_of_rewrite(name: str) -> list[str]:
     """The mistakes of a rewrite.
 
@@ -167,7 +171,7 @@ def mistakes_of_rewrite(name: str) -> list[str]:
     """
     first, mark, rounding = name.partition(":quantize-")
     if mark and first in _AS_RECIPES:
-        return [*([] if first.endswith(":own") else [_AS_RECIPES[first]]), f"graph:quantize-{rounding}"]
+        return [*([] if first.endswith(":own") else [_AS_RECIPES[first]]), QUANTIZES_WRONGLY + rounding]
     if name.startswith("graph:expanded:"):
         return [_AS_RECIPES["graph:expanded"], "graph:" + name.removeprefix("graph:expanded:")]
     return [_AS_RECIPES.get(name, mistake_of(name))]

@@ -16,6 +16,7 @@ from xverify.core.verdict import Verdict
 from xverify.verify.cause_keys import (
     FLUSHES,
     OPEN,
+    QUANTIZES_WRONGLY,
     TEXT,
     UNEXPLAINED,
     VALUES,
@@ -79,9 +80,18 @@ def _of_values(key: CauseKey, group: Sequence[Json]) -> str:
             if legal
             else "gives values that no known recipe explains"
         )
-    # The words of a rewrite with two mistakes name both.
-    alone = (f for f in group if f["attribution"] and mistakes_of_rewrite(f["attribution"]["reading"]) == [key.mistake])
-    return _departure_words(key.mistake, group) or _recipe_words(next(alone, first)) or _predicate(first)
+    return (
+        _departure_words(key.mistake, group) or _alone(key.mistake, group) or _recipe_words(first) or _predicate(first)
+    )
+
+
+def _alone(mistake: str, group: Sequence[Json]) -> str:
+    """The words of a rewrite alone, since those of a finding may name two mistakes; "" if no finding has them."""
+    if mistake.startswith(QUANTIZES_WRONGLY):
+        return f"{mistake.removeprefix(QUANTIZES_WRONGLY).replace('-', ' ')} in QuantizeLinear"
+    attributed = (finding for finding in group if finding["attribution"])
+    alone = (each for each in attributed if mistakes_of_rewrite(each["attribution"]["reading"]) == [mistake])
+    return _recipe_words(next(alone, {"attribution": None}))
 
 
 def _departure_words(mistake: str, group: Sequence[Json]) -> str:
