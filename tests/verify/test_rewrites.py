@@ -133,6 +133,13 @@ def test_a_fused_multiply_add_is_seen_through_other_operators() -> None:
     assert explained(made, "float32", fused * np.float32(0.5)) == words
 
 
+def test_fake_quantize_of_an_empty_range_gives_the_lowest_code() -> None:
+    """With a negative scale, the range of its kernel for constant parameters is empty."""
+    made = call("y>relu:0", "y>quantize:0", scale=-0.3)
+    words = "computes QuantizeLinear from the ends of its range, as FakeQuantize does"
+    assert explained(made, "uint8", np.zeros(len(CODES))) == words
+
+
 def test_the_merged_pair_of_two_has_the_range_of_both() -> None:
     """The first pair has the zero point 0 and the second 100, both with the scale 0.5."""
     made = call("y>pair:20", "y>pair:0")

@@ -46,6 +46,10 @@ FREE_ZEROS, FINITE, WITHIN_RANGE = "sign of zero", "finite", "within range"
 OpenVINO's FakeQuantize in place of QuantizeLinear and DequantizeLinear."""
 
 
+CLAMPED = "clamped"
+"""An attribute of `WITHIN_RANGE`, see `_within_range`."""
+
+
 @dataclass(frozen=True, eq=False)
 class Values:
     """The legal codes of a tensor of the graph."""
@@ -185,7 +189,9 @@ def from_legal(legal: Legal) -> Values:
 def _within_range(node: Node, inputs: list[Values]) -> Values:
     """OpenVINO's FakeQuantize, all in float32.
 
-    Inputs are those of QuantizeLinear, and the parameters of the DequantizeLinear that follows it, if one does.
+    Inputs are those of QuantizeLinear, and the parameters of the DequantizeLinear that follows it, if one does. With the
+    attribute `CLAMPED`, the operand is moved into the range first, as its kernel for constant parameters does. If the scale is
+    negative, the range is empty and every operand becomes its first end.
 
     Source: https://docs.openvino.ai/2025/documentation/openvino-ir-format/operation-sets/operation-specs/quantization/fake-quantize-1.html
 
@@ -209,10 +215,11 @@ def _within_range(node: Node, inputs: list[Values]) -> Values:
     steps = np.float32(highest - lowest)
     with np.errstate(all="ignore"):
         operand = np.float32(x.numbers)
+        if node.attributes.get(CLAMPED):
+            operand = np.maximum(np.minimum(operand, high), low)
         inside = np.rint((operand - low) / (high - low) * steps) / steps * (out_high - out_low) + out_low
-        result = np.where(
-            operand <= np.minimum(low, high), out_low, np.where(operand > np.maximum(low, high), out_high, inside)
-        )
+        beyond = np.where(operand > np.maximum(low, high), out_high, inside)
+        result = inside if node.attributes.get(CLAMPED) else np.where(operand <= np.minimum(low, high), out_low, beyond)
     result = np.asarray(result, np.float32).reshape(x.codes.shape)
     is_open = x.open | ~np.isfinite(result).all(0)
     if given:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain, pairwise
+from itertools import chain, pairwise, product
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,7 @@ from xverify.core.surroundings import Graph, surround
 from xverify.verify.attribute import Attribution
 from xverify.verify.compare import Comparison
 from xverify.verify.findings import Discrepancy
-from xverify.verify.graph_values import FINITE, FREE_ZEROS, RESULT, WITHIN_RANGE, Values, evaluate, united
+from xverify.verify.graph_values import CLAMPED, FINITE, FREE_ZEROS, RESULT, WITHIN_RANGE, Values, evaluate, united
 from xverify.verify.legal import legal_set
 from xverify.verify.verdicts import Judged, violates
 
@@ -73,14 +73,21 @@ class _Candidate:
     is_special: bool = False
     """True if the mistake changes one value only: a zero, or an infinity."""
 
-    @property
-    def needed(self) -> int:
-        """The number of different wrong values that must show the mistake before it is believed."""
-        if self.is_loose:
-            return FEW_CODES
-        if self.is_special or self.rounding == _LOWEST:
-            return 1
-        return FEW_WRONG if self.rounding in ("", _PLAIN) else FEW_CODES
+    def is_shown_by(self, wrong: _Wrong) -> bool:
+        """True if enough different wrong values show the mistake to believe it."""
+        if self.is_loose or self.rounding not in ("", _PLAIN, _LOWEST):
+            return wrong.codes >= FEW_CODES
+        return wrong.pairs >= (1 if self.is_special or self.rounding == _LOWEST else FEW_WRONG)
+
+
+@dataclass(frozen=True)
+class _Wrong:
+    """The number of different finite wrong values of a result."""
+
+    codes: int
+    """The number of codes."""
+    pairs: int
+    """The number of codes with the legal codes in their place."""
 
 
 @dataclass(frozen=True)
@@ -138,17 +145,17 @@ def explanations(contract: Contract, call: Call, got: Tensor) -> list[Explanatio
     Rewrites with two mistakes are listed only if no simple one has enough evidence.
     """
     graph = surround(call)
-    count = _different(contract, graph, got)
+    wrong = _different(contract, graph, got)
     singles = list(_candidates(graph))
-    every = _explaining(contract, singles, got, count)
+    every = _explaining(contract, singles, got, wrong)
     if not any(each.is_strong for each in every):
-        every += _explaining(contract, _combined(singles), got, count)
+        every += _explaining(contract, _combined(singles), got, wrong)
     return list({each.rewrite.name: each for each in reversed(every)}.values())[::-1]
 
 
-def _explaining(contract: Contract, candidates: Iterable[_Candidate], got: Tensor, count: int) -> list[Explanation]:
+def _explaining(contract: Contract, candidates: Iterable[_Candidate], got: Tensor, wrong: _Wrong) -> list[Explanation]:
     return [
-        Explanation(candidate.rewrite, count >= candidate.needed)
+        Explanation(candidate.rewrite, candidate.is_shown_by(wrong))
         for candidate in candidates
         if _explains(contract, candidate, got)
     ]
@@ -168,16 +175,16 @@ def explain(contract: Contract, call: Call, got: Tensor, likely: Collection[str]
     return usable[0].rewrite if usable else None
 
 
-def _different(contract: Contract, graph: Graph, got: Tensor) -> int:
-    """The number of different finite wrong values of a result. Equal ones with different legal values count as different."""
+def _different(contract: Contract, graph: Graph, got: Tensor) -> _Wrong:
     made = evaluate(contract, graph).get(graph.output)
     if made is None or made.dtype != got.dtype or made.open.shape != graph.shape:
-        return 0
+        return _Wrong(0, 0)
     legal, is_open, codes = _aligned(made, got, graph)
     if codes.shape != is_open.shape:
-        return 0
+        return _Wrong(0, 0)
     wrong = ~((legal == codes).any(0) | is_open) & np.isfinite(values(got.dtype, codes))
-    return len(np.unique(np.vstack([codes, legal])[:, wrong], axis=1).T)
+    pairs = np.unique(np.vstack([codes, legal])[:, wrong], axis=1)
+    return _Wrong(len(np.unique(pairs[0])), pairs.shape[1])
 
 
 def gives(contract: Contract, call: Call, got: Tensor, name: str) -> Rewrite | None:
@@ -287,17 +294,18 @@ def _is_affine(call: Call) -> bool:
 def _by_fake_quantize(graph: Graph, path: Sequence[Node]) -> Iterator[_Candidate]:
     """The graph with OpenVINO's FakeQuantize for each QuantizeLinear and the DequantizeLinear that follows it."""
     quantizing = [node for node in path if node.operator == QUANTIZE]
-    for is_fused in (True, False) if quantizing else ():
+    for is_fused, is_clamped in product((True, False), (False, True)) if quantizing else ():
         nodes = list(graph.nodes)
         for node in quantizing:
             after = [each for each in nodes if node.output in each.inputs]
-            index = nodes.index(node)
+            index, attributes = nodes.index(node), {**node.attributes, CLAMPED: int(is_clamped)}
             if is_fused and len(after) == 1 and after[0].operator == DEQUANTIZE and graph.output != node.output:
                 nodes.remove(after[0])
                 inputs = (*node.inputs, *after[0].inputs[1:])
-                nodes[index] = replace(node, operator=WITHIN_RANGE, inputs=inputs, output=after[0].output)
+                output = after[0].output
+                nodes[index] = Node(WITHIN_RANGE, inputs, output, attributes)
             else:
-                nodes[index] = replace(node, operator=WITHIN_RANGE)
+                nodes[index] = replace(node, operator=WITHIN_RANGE, attributes=attributes)
         yield _Candidate(_FAKE_QUANTIZE, replace(graph, nodes=tuple(nodes)))
 
 
