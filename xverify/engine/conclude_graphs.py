@@ -62,7 +62,10 @@ def blame_graphs(state: RunState) -> list[GraphFault]:
 
 
 def _shown(faults: Sequence[GraphFault]) -> defaultdict[str, Counter[str]]:
-    """The number of graphs that each rewrite explains, by implementation. Rewrites that no graph shows clearly are left out."""
+    """The number of graphs that each rewrite explains, by implementation.
+
+    Rewrites that no graph shows clearly are left out.
+    """
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
     clear: defaultdict[str, set[str]] = defaultdict(set)
     for fault in faults:
@@ -75,7 +78,7 @@ def _shown(faults: Sequence[GraphFault]) -> defaultdict[str, Counter[str]]:
 
 
 def likeliest(explanations: Sequence[Explanation], shown: Counter[str]) -> Rewrite | None:
-    """The rewrite that explains most graphs of an implementation, the simplest first; None if none is shown clearly.
+    """The rewrite that explains most graphs of an implementation; None if none is shown clearly.
 
     Args:
         explanations: The rewrites that explain a graph, the simplest first.
@@ -197,7 +200,10 @@ def by_rewrite(
 
 
 def _in_graphs(discrepancy: Discrepancy, wrong: Sequence[tuple[Judged, CheckedResult]]) -> bool:
-    """True if graphs alone show zeros, an indexing mistake or a recipe of some values, as an added pair of uint8 does."""
+    """True if graphs alone show zeros, an indexing mistake or a recipe of some values.
+
+    An added pair of uint8 looks like these.
+    """
     by = discrepancy.attribution
     is_doubtful = by is not None and (by.reading == Zeros.name or is_misreading(by.reading) or by.elsewhere is not None)
     return is_doubtful and bool(wrong) and all(each.call.around for each, _ in wrong)

@@ -86,7 +86,7 @@ def _of_values(key: CauseKey, group: Sequence[Json]) -> str:
 
 
 def _alone(mistake: str, group: Sequence[Json]) -> str:
-    """The words of a rewrite alone, since those of a finding may name two mistakes; "" if no finding has them."""
+    """The words of one rewrite, since a finding may name two; "" if no finding has them."""
     if mistake.startswith(QUANTIZES_WRONGLY):
         return f"{mistake.removeprefix(QUANTIZES_WRONGLY).replace('-', ' ')} in QuantizeLinear"
     attributed = (finding for finding in group if finding["attribution"])

@@ -292,7 +292,7 @@ def _is_affine(call: Call) -> bool:
 
 
 def _by_fake_quantize(graph: Graph, path: Sequence[Node]) -> Iterator[_Candidate]:
-    """The graph with OpenVINO's FakeQuantize for each QuantizeLinear and the DequantizeLinear that follows it."""
+    """The graph with OpenVINO's FakeQuantize for QuantizeLinear, or also for a DequantizeLinear after it."""
     quantizing = [node for node in path if node.operator == QUANTIZE]
     for is_fused, is_clamped in product((True, False), (False, True)) if quantizing else ():
         nodes = list(graph.nodes)
@@ -310,7 +310,10 @@ def _by_fake_quantize(graph: Graph, path: Sequence[Node]) -> Iterator[_Candidate
 
 
 def _merged_pairs(graph: Graph) -> Iterator[_Candidate]:
-    """The graph with one pair of QuantizeLinear and DequantizeLinear for two, where the range is what both have in common."""
+    """The graph with one pair of QuantizeLinear and DequantizeLinear in place of two.
+
+    Its range is what both have in common.
+    """
     made = {**graph.inputs, **graph.constants, **_lone(graph).tensors}
     own = _own(graph)
     for run in zip(*(graph.nodes[index:] for index in range(4)), strict=False):
@@ -335,7 +338,10 @@ def _merged_pairs(graph: Graph) -> Iterator[_Candidate]:
 
 
 def _common_range(parameters: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """The scale and the zero point of the range that two pairs have in common, as ONNX Runtime computes them."""
+    """The scale and the zero point of the range that two pairs have in common.
+
+    The steps are those of ONNX Runtime's DoubleQDQPairsRemover.
+    """
     lowest, highest = integer_range(parameters[1].dtype)
     numbers = [np.float32(values(each.dtype, each.codes).reshape(-1)[0]) for each in parameters]
     starts, stops = (
