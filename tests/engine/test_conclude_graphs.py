@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -14,12 +15,13 @@ from xverify import contracts
 from xverify.arithmetic.readings import EXACT
 from xverify.core.call import Call
 from xverify.core.dtypes import tensor
-from xverify.engine.conclude_graphs import by_rewrite
+from xverify.engine.conclude_graphs import by_rewrite, likeliest
 from xverify.engine.options import Options
 from xverify.engine.sweep import sweep
 from xverify.oracles.protocol import Oracle, Path
 from xverify.report.causes import causes
 from xverify.report.schema import check
+from xverify.verify.rewrites import Explanation, Rewrite
 
 EDITION = "ai.onnx/DequantizeLinear-21"
 LEVELS = (Path("graph none", 0.5), Path("graph all", 1.0))
@@ -76,3 +78,31 @@ def test_zeros_in_graphs_alone_are_those_of_a_rewrite(around: tuple[str, ...], p
     by = by_rewrite(SUBJECT, discrepancy, judged, outcome, cell.evidence.wrong).attribution
     assert by is not None
     assert by.words.partition(", and")[0] == words
+
+
+def test_of_several_rewrites_the_one_that_most_graphs_show_is_taken() -> None:
+    def each(name: str, is_strong: bool) -> Explanation:
+        return Explanation(Rewrite(name, name), is_strong)
+
+    thin = (each("lucky", True), each("truncates", False))
+    shown = Counter({"lucky": 1, "truncates": 3})
+    assert likeliest(thin, shown) == Rewrite("truncates", "truncates")
+    assert likeliest(thin[:1], shown) == Rewrite("lucky", "lucky")
+    assert likeliest((each("never shown clearly", False),), shown) is None
+
+
+def test_a_recipe_of_some_values_gives_way_to_a_rewrite_of_all() -> None:
+    """Negative values become 0 if the result is quantized to uint8, or rounds to 0 in float16."""
+    asked = Asked(ONNX, changed(follows(ONNX, EXACT), lambda call, codes: np.where(codes >> 31, 0, codes)))
+    for size in (40, 50, 60):
+        x = np.random.default_rng(size).integers(-100, 100, size)
+        call = Call(ONNX.id, {"x": tensor("int8", x), "scale": tensor("float32", 2.0**-80)}, {"axis": 0})
+        asked.ask(replace(call, around=("y>slice:0",)))
+    asked.tally.settle()
+    ((_, _, cell, discrepancy, judged, outcome),) = asked.tally.violations()
+    wrong = cell.evidence.wrong
+    assert discrepancy.attribution is not None
+    partly = replace(discrepancy.attribution, reading="rounded-float16", elsewhere=("exact", "subtracts exactly"))
+    by = by_rewrite(SUBJECT, replace(discrepancy, attribution=partly), judged, outcome, wrong).attribution
+    assert by is not None
+    assert by.words == "quantizes the result again to uint8 without a zero point"

@@ -137,6 +137,27 @@ def test_a_rounding_beside_a_wrong_operand_is_no_cause(departures: Any, mistakes
     assert sorted(cause.title for cause in listed) == mistakes
 
 
+@pytest.mark.parametrize(("pair", "adding"), [("uint8", 2), ("own", 1)])
+def test_an_added_pair_that_rounds_in_a_wrong_way_joins_the_causes_of_its_mistakes(pair: str, adding: int) -> None:
+    """A pair with the call's own parameters keeps every value, so that only its rounding is a mistake."""
+    names = (
+        f"graph:quantizes-again:{pair}:quantize-truncates",
+        "graph:quantize-truncates",
+        "graph:quantizes-again:uint8",
+    )
+    made = [
+        finding("violation", name, dtype, name) for name, dtype in zip(names, ("int8", "uint8", "int4"), strict=True)
+    ]
+    for each, words in zip(
+        made, ("adds a pair and truncates", "truncates in QuantizeLinear", "adds a pair"), strict=True
+    ):
+        each["attribution"]["words"] = words
+    assert {cause.title: len(cause.findings) for cause in grouped(made)} == {
+        "truncates in QuantizeLinear": 2,
+        "adds a pair": adding,
+    }
+
+
 @pytest.mark.parametrize(("zero_point", "shown"), [("", "next-scale"), ("int8", "next")])
 def test_a_mistake_with_one_parameter_is_that_with_all_where_there_is_one(zero_point: str, shown: str) -> None:
     def misread(name: str, x_dtype: str, zero_point: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import pytest
 
 from xverify import contracts
 from xverify.core.call import Call, Tensor
+from xverify.core.dtypes import tensor, values
 from xverify.core.surroundings import surround
 from xverify.verify.graph_values import graph_legal
 from xverify.verify.legal import legal_set
@@ -16,8 +17,10 @@ from xverify.verify.rewrites import explain, follows, gives, without_changes
 
 EDITION = contracts.get("ai.onnx/DequantizeLinear-21")
 
+CODES = (0, 1, 3, 97, 98, 99, 100, 101, 103, 128, 150, 198, 200, 253, 254, 255)
 
-def call(*around: str, scale: float = 0.5, codes: tuple[int, ...] = (0, 3, 100, 101, 128, 200, 254, 255)) -> Call:
+
+def call(*around: str, scale: float = 0.5, codes: tuple[int, ...] = CODES) -> Call:
     x = np.array(codes, np.uint8).reshape(1, 1, 2, -1)
     tensors = {
         "x": Tensor("uint8", x),
@@ -54,7 +57,7 @@ def test_a_rewrite_is_named(whole: tuple[str, ...], rewritten: tuple[str, ...], 
 
 
 def test_a_maximum_of_codes_is_wrong_with_a_negative_scale() -> None:
-    made = call("y>maxpool:1", scale=-0.5)
+    made = call("y>maxpool:1", scale=-0.5, codes=(0, 3, 100, 101, 128, 200, 254, 255))
     codes = made.tensors["x"].codes.reshape(2, 2, 2).max((0, 2))
     got = np.asarray((codes.astype(np.float32) - 100) * np.float32(-0.5)).reshape(1, 1, 1, 2)
     rewrite = explain(EDITION, made, Tensor("float32", got.view(np.uint32)))
@@ -93,5 +96,95 @@ def test_an_added_pair_is_named() -> None:
     numbers = np.clip((made.tensors["x"].codes.astype(np.float32) - 100) * np.float32(0.5) / np.float32(0.5), 0, 255)
     got = Tensor("float32", np.asarray(-(numbers * np.float32(0.5))).astype(np.float32).view(np.uint32))
     rewrite = explain(EDITION, made, got)
+    assert rewrite is not None
+    assert rewrite.words == "quantizes the result again to uint8 without a zero point"
+
+
+def explained(made: Call, dtype: str, numbers: np.ndarray, likely: tuple[str, ...] = ()) -> str:
+    """The words of the rewrite that explains numbers as a graph's result."""
+    shape = surround(made).shape
+    rewrite = explain(EDITION, made, tensor(dtype, np.asarray(numbers).reshape(shape)), likely)
+    return "" if rewrite is None else rewrite.words
+
+
+def dequantized(scale: float) -> np.ndarray:
+    return np.asarray((np.float32(CODES) - np.float32(100)) * np.float32(scale))
+
+
+@pytest.mark.parametrize(
+    ("around", "factor", "scale", "dtype"),
+    [(("y>scale:5", "y>quantize:0"), -2, -0.3, "uint8"), (("y>pair:0",), 1, 0.3, "float32")],
+)
+def test_fake_quantize_is_named(around: tuple[str, ...], factor: int, scale: float, dtype: str) -> None:
+    """A negative scale makes it saturate at the wrong ends. With a pair it differs in the last places."""
+    y = dequantized(scale) * np.float32(factor)
+    low, high = (np.float32(scale) * np.float32(end - 100) for end in (0, 255))
+    first, last = (np.float32(0), np.float32(255)) if dtype == "uint8" else (low, high)
+    steps = np.rint((y - low) / (high - low) * np.float32(255)) / np.float32(255)
+    got = np.where(y <= min(low, high), first, np.where(y > max(low, high), last, steps * (last - first) + first))
+    words = "computes QuantizeLinear from the ends of its range, as FakeQuantize does"
+    assert explained(call(*around, scale=scale), dtype, got) == words
+
+
+def test_a_fused_multiply_add_is_seen_through_other_operators() -> None:
+    made, scale = call("y>scale:1", scale=0.3), np.float32(0.3)
+    fused = np.float32(np.float64(CODES) * np.float64(scale) - np.float64(np.float32(100) * scale))
+    words = "computes x * scale - zero point * scale by a fused multiply-add"
+    assert explained(made, "float32", fused * np.float32(0.5)) == words
+
+
+def test_fake_quantize_of_an_empty_range_gives_the_lowest_code() -> None:
+    """With a negative scale, the range of its kernel for constant parameters is empty."""
+    made = call("y>relu:0", "y>quantize:0", scale=-0.3)
+    words = "computes QuantizeLinear from the ends of its range, as FakeQuantize does"
+    assert explained(made, "uint8", np.zeros(len(CODES))) == words
+
+
+def test_the_merged_pair_of_two_has_the_range_of_both() -> None:
+    """The first pair has the zero point 0 and the second 100, both with the scale 0.5."""
+    made = call("y>pair:20", "y>pair:0")
+    scale = np.float32(np.float32(155 * 0.5) / np.float32(255))
+    codes = np.clip(np.rint(dequantized(0.5) / scale), 0, 255)
+    words = "merges two pairs of QuantizeLinear and DequantizeLinear into one with another scale"
+    assert explained(made, "float32", np.float32(codes) * scale) == words
+
+
+def test_a_maximum_of_codes_before_a_later_quantization() -> None:
+    made = call("y>maxpool:1", "y>quantize:4")
+    codes = np.clip(np.rint(dequantized(0.5) / np.float32(-0.5)) + 100, 0, 255).reshape(2, -1, 2)
+    assert explained(made, "uint8", codes.max((0, 2))) == "takes the maximum of codes instead of values"
+
+
+def test_one_wrong_value_explains_nothing_unless_another_graph_does() -> None:
+    made = call("y>relu:0", codes=(99, 101, 120, 130, 140, 150, 160, 200))
+    got = (np.float32(made.tensors["x"].codes) - 100) * np.float32(0.5)
+    assert explained(made, "float32", got) == ""
+    assert explained(made, "float32", got, ("graph:without:Relu",)) == "leaves out Relu"
+
+
+@pytest.mark.parametrize("words", ["rounds half up", "truncates"])
+def test_quantization_that_rounds_in_another_way_is_named(words: str) -> None:
+    made = call("y>scale:1", "y>quantize:0")
+    quotient = (np.float64(CODES) - 100) / 2
+    codes = np.floor(quotient + 0.5) if words == "rounds half up" else np.trunc(quotient)
+    assert explained(made, "uint8", np.clip(codes + 100, 0, 255)) == f"{words} in QuantizeLinear"
+
+
+def test_the_last_operator_is_blamed_for_the_sign_of_a_zero() -> None:
+    made = call("y>neg:0", "y>where:0", codes=(100, 100, 100, 100))
+    due = result(made)
+    got = np.where(due.codes == 1 << 31, 0, due.codes).astype(np.uint32)
+    rewrite = explain(EDITION, made, Tensor(due.dtype, got))
+    assert rewrite is not None
+    assert rewrite.words == "loses the sign of zero in Where"
+
+
+def test_a_pair_is_added_around_a_subnormal_scale_too() -> None:
+    """The scale is -3 times the smallest number, so that a negative x becomes -0."""
+    x = tensor("int8", (-1, -2, -3, -100, 5, 6, 7, 8))
+    scale = Tensor("float32", np.asarray((1 << 31) + 3, np.uint32))
+    made = Call(EDITION.id, {"x": x, "scale": scale}, {}, around=("y>slice:0",))
+    codes = np.clip(values("int8", x.codes), 0, None).astype(np.uint32) * 3 + (1 << 31)
+    rewrite = explain(EDITION, made, Tensor("float32", codes.astype(np.uint32)))
     assert rewrite is not None
     assert rewrite.words == "quantizes the result again to uint8 without a zero point"

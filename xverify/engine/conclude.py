@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from xverify.contracts.model import Contract
 from xverify.core.call import Outcome
-from xverify.engine.conclude_graphs import blame_graphs, by_rewrite, record_graphs
+from xverify.engine.conclude_graphs import blame_graphs, by_rewrite, likely_rewrites, record_graphs
 from xverify.engine.departing import settle_departures
 from xverify.engine.open_calls import conclude_open_calls
 from xverify.engine.record import record
@@ -36,7 +36,7 @@ def conclude(state: RunState) -> None:
     state.pool.spare_nothing()
     graphs = blame_graphs(state)
     state.tally.settle()
-    _violations(state)
+    _violations(state, likely_rewrites(graphs))
     record_graphs(state, graphs)
     conclude_open_calls(state)
     _flushes(state)
@@ -53,11 +53,13 @@ def conclude(state: RunState) -> None:
     settle_departures(state)
 
 
-def _violations(state: RunState) -> None:
+def _violations(state: RunState, likely: Mapping[str, Collection[str]]) -> None:
     wrong: SamplesOf = defaultdict(list)
     pieces: dict[tuple[Key, Standing], Recipe | None] = {}
     for subject, _, tally, from_recipe, judged, outcome in state.tally.violations():
-        discrepancy = by_rewrite(subject, from_recipe, judged, outcome, tally.evidence.wrong)
+        discrepancy = by_rewrite(
+            subject, from_recipe, judged, outcome, tally.evidence.wrong, likely.get(subject.name, ())
+        )
         equal = tuple(reading.name for reading in tally.evidence.others or ())
         counted = _counted(discrepancy, _explained(tally), tally.wrong)
         whole = replace(counted, max_ulp=tally.max_ulp, equal=equal)

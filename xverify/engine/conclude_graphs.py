@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from xverify.contracts.model import Cell
@@ -13,7 +14,15 @@ from xverify.engine.state import RunState
 from xverify.verify import verdicts
 from xverify.verify.attribute import CheckedResult, Zeros, is_misreading
 from xverify.verify.findings import Discrepancy, Subject
-from xverify.verify.rewrites import Rewrite, explain, follows, violates_in_graph, without_changes
+from xverify.verify.rewrites import (
+    Explanation,
+    Rewrite,
+    explain,
+    explanations,
+    follows,
+    violates_in_graph,
+    without_changes,
+)
 from xverify.verify.verdicts import Judged
 
 
@@ -29,15 +38,62 @@ class GraphFault:
     """The cell of the lone call if its wrong result leads to the graph's; None if the graph was rewritten."""
     rewrite: Rewrite | None = None
     """The rewrite that explains the values; None if none does."""
+    explanations: tuple[Explanation, ...] = ()
+    """Every rewrite that explains the values, the simplest first."""
 
 
 def blame_graphs(state: RunState) -> list[GraphFault]:
-    """Ask for the lone call of each faulty graph, and count its wrong values among those of lone calls."""
-    return [
+    """Ask for the lone call of each faulty graph, and count its wrong values among those of lone calls.
+
+    Often several rewrites explain a graph. The one that explains most graphs of the implementation is taken.
+    """
+    faults = [
         _blamed(state, subject, cell, judged, outcome)
         for subject, cell, tally in state.tally.in_graphs()
         for judged, outcome in tally.graphs
     ]
+    shown = _shown(faults)
+    return [
+        replace(fault, rewrite=likeliest(fault.explanations, shown[fault.subject.name]))
+        if fault.explanations
+        else fault
+        for fault in faults
+    ]
+
+
+def _shown(faults: Sequence[GraphFault]) -> defaultdict[str, Counter[str]]:
+    """The number of graphs that each rewrite explains, by implementation.
+
+    Rewrites that no graph shows clearly are left out.
+    """
+    counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    clear: defaultdict[str, set[str]] = defaultdict(set)
+    for fault in faults:
+        counts[fault.subject.name].update(each.rewrite.name for each in fault.explanations)
+        clear[fault.subject.name].update(each.rewrite.name for each in fault.explanations if each.is_strong)
+    for name, counter in counts.items():
+        for rewrite in counter.keys() - clear[name]:
+            del counter[rewrite]
+    return counts
+
+
+def likeliest(explanations: Sequence[Explanation], shown: Counter[str]) -> Rewrite | None:
+    """The rewrite that explains most graphs of an implementation; None if none is shown clearly.
+
+    Args:
+        explanations: The rewrites that explain a graph, the simplest first.
+        shown: The number of graphs that each rewrite explains.
+    """
+    rewrites = [each.rewrite for each in explanations if each.rewrite.name in shown]
+    return max(rewrites, key=lambda rewrite: shown[rewrite.name], default=None)
+
+
+def likely_rewrites(faults: Sequence[GraphFault]) -> defaultdict[str, set[str]]:
+    """The names of the rewrites that explain graphs, by implementation."""
+    likely: defaultdict[str, set[str]] = defaultdict(set)
+    for fault in faults:
+        likely[fault.subject.name].update([] if fault.rewrite is None else [fault.rewrite.name])
+    return likely
 
 
 def _blamed(state: RunState, subject: Subject, cell: Cell, judged: Judged, outcome: Outcome) -> GraphFault:
@@ -46,7 +102,8 @@ def _blamed(state: RunState, subject: Subject, cell: Cell, judged: Judged, outco
         return GraphFault(subject, cell, judged, outcome, lone)
     judged, outcome = _fewest_words(state, subject, judged, outcome)
     assert outcome.tensor is not None
-    return GraphFault(subject, cell, judged, outcome, None, explain(judged.contract, judged.call, outcome.tensor))
+    every = explanations(judged.contract, judged.call, outcome.tensor)
+    return GraphFault(subject, cell, judged, outcome, None, explanations=tuple(every))
 
 
 def _follows_from(state: RunState, subject: Subject, judged: Judged, outcome: Outcome) -> Cell | None:
@@ -112,6 +169,7 @@ def by_rewrite(
     judged: Judged,
     outcome: Outcome,
     wrong: Sequence[tuple[Judged, CheckedResult]] = (),
+    likely: Collection[str] = (),
 ) -> Discrepancy:
     """The discrepancy of a graph that moves data, by the rewrite that explains it if no recipe does.
 
@@ -121,24 +179,33 @@ def by_rewrite(
         judged: the call that shows it.
         outcome: its outcome.
         wrong: the kept calls of the cell with wrong values.
+        likely: names of rewrites that other graphs of the implementation show.
     """
     got = outcome.tensor
     if not judged.call.around or got is None or not (discrepancy.attribution is None or _in_graphs(discrepancy, wrong)):
         return discrepancy
-    rewrite, comparison = explain(judged.contract, judged.call, got), verdicts.compared(judged, outcome)
-    if rewrite is None or comparison is None:
+    comparison = verdicts.compared(judged, outcome)
+    if comparison is None:
+        return discrepancy
+    explained = [explanations(each.contract, each.call, seen.got) for each, seen in wrong]
+    clear = {each.rewrite.name for every in explained for each in every if each.is_strong}.union(likely)
+    rewrite = explain(judged.contract, judged.call, got, clear)
+    if rewrite is None:
         return discrepancy
     if discrepancy.attribution is not None:
-        rewritten = [seen for each, seen in wrong if explain(each.contract, each.call, seen.got) is not None]
+        rewritten = [every for every in explained if any(each.rewrite.name in clear for each in every)]
         if 2 * len(rewritten) < len(wrong):
             return discrepancy
     return violates_in_graph(judged, subject.name, got, comparison, rewrite.name) or discrepancy
 
 
 def _in_graphs(discrepancy: Discrepancy, wrong: Sequence[tuple[Judged, CheckedResult]]) -> bool:
-    """True if graphs alone show zeros or an indexing mistake, as an added pair of uint8 does."""
+    """True if graphs alone show zeros, an indexing mistake or a recipe of some values.
+
+    An added pair of uint8 looks like these.
+    """
     by = discrepancy.attribution
-    is_doubtful = by is not None and (by.reading == Zeros.name or is_misreading(by.reading))
+    is_doubtful = by is not None and (by.reading == Zeros.name or is_misreading(by.reading) or by.elsewhere is not None)
     return is_doubtful and bool(wrong) and all(each.call.around for each, _ in wrong)
 
 

@@ -154,8 +154,27 @@ def _region_key(finding: Json) -> str:
 _AS_RECIPES: Mapping[str, str] = {
     "graph:quantizes-again:uint8": "index:requantized-to-uint8",
     "graph:quantizes-again:own": "index:requantized",
+    "graph:expanded": "operation:fused",
 }
 """Rewrites of `xverify.verify.rewrites` that some findings explain by a recipe of arithmetic, and its departure."""
+
+
+QUANTIZES_WRONGLY = "graph:quantize-"
+"""The beginning of the mistake of a QuantizeLinear that rounds in a wrong way. The way follows, with "-" for each space."""
+
+
+def mistakes_of_rewrite(name: str) -> list[str]:
+    """The mistakes of a rewrite.
+
+    An added pair that rounds in a wrong way shows two of them. With the call's own parameters and a right rounding, the pair
+    would keep every value, so that the rounding alone is the mistake.
+    """
+    first, mark, rounding = name.partition(":quantize-")
+    if mark and first in _AS_RECIPES:
+        return [*([] if first.endswith(":own") else [_AS_RECIPES[first]]), QUANTIZES_WRONGLY + rounding]
+    if name.startswith("graph:expanded:"):
+        return [_AS_RECIPES["graph:expanded"], "graph:" + name.removeprefix("graph:expanded:")]
+    return [_AS_RECIPES.get(name, mistake_of(name))]
 
 
 def _mistakes(finding: Json, detail: str) -> list[str]:
@@ -168,7 +187,7 @@ def _mistakes(finding: Json, detail: str) -> list[str]:
         return [UNEXPLAINED if plain else detail.partition(":")[0]]
     departures = by.get("departures")
     if not departures:
-        return [_AS_RECIPES.get(by["reading"], mistake_of(by["reading"]))]
+        return mistakes_of_rewrite(str(by["reading"]))
     if any(_changes_range(departure) for departure in departures):
         # The other stages of a range formula change the last places only, so they are no cause of their own.
         departures = [each for each in departures if each["stage"] == "subnormals" or _changes_range(each)]

@@ -16,6 +16,7 @@ from xverify.core.verdict import Verdict
 from xverify.verify.cause_keys import (
     FLUSHES,
     OPEN,
+    QUANTIZES_WRONGLY,
     TEXT,
     UNEXPLAINED,
     VALUES,
@@ -23,6 +24,7 @@ from xverify.verify.cause_keys import (
     Json,
     departure_token,
     detail_in,
+    mistakes_of_rewrite,
     region_in,
     telling_line,
 )
@@ -78,7 +80,18 @@ def _of_values(key: CauseKey, group: Sequence[Json]) -> str:
             if legal
             else "gives values that no known recipe explains"
         )
-    return _departure_words(key.mistake, group) or _recipe_words(first) or _predicate(first)
+    return (
+        _departure_words(key.mistake, group) or _alone(key.mistake, group) or _recipe_words(first) or _predicate(first)
+    )
+
+
+def _alone(mistake: str, group: Sequence[Json]) -> str:
+    """The words of one rewrite, since a finding may name two; "" if no finding has them."""
+    if mistake.startswith(QUANTIZES_WRONGLY):
+        return f"{mistake.removeprefix(QUANTIZES_WRONGLY).replace('-', ' ')} in QuantizeLinear"
+    attributed = (finding for finding in group if finding["attribution"])
+    alone = (each for each in attributed if mistakes_of_rewrite(each["attribution"]["reading"]) == [mistake])
+    return _recipe_words(next(alone, {"attribution": None}))
 
 
 def _departure_words(mistake: str, group: Sequence[Json]) -> str:

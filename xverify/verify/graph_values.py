@@ -9,7 +9,8 @@ An element is *open* where no text states its value, and everything that an oper
 - NaN as an operand of Relu, Max, Min, Clip or MaxPool: the texts are silent on NaN;
 - Mul, where an operand or the product is neither zero nor a normal number: subnormal numbers may count as zero;
 - an infinity as the operand of a Clip with one bound, since an absent bound is the largest finite number;
-- what `xverify.contracts.quantize` calls open.
+- what `xverify.contracts.quantize` calls open, and a QuantizeLinear with many scales that its own text leaves open, as from
+  version 21 on for an input of rank 1.
 
 The sign of a zero that Relu, Max, Min, Clip or MaxPool gives is free.
 """
@@ -23,11 +24,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from xverify.arithmetic.linear_operands import spread
 from xverify.contracts.model import Contract
-from xverify.contracts.quantize import quantize
+from xverify.contracts.quantize import judge, quantize, quantized_dtype
 from xverify.core.bits import canonical
 from xverify.core.call import BITS, Call, Tensor, code_dtype
-from xverify.core.dtypes import FLOATS, MIN_EXPONENT, values
+from xverify.core.dtypes import FLOATS, INTEGERS, MIN_EXPONENT, encode, integer_range, values
 from xverify.core.moves import Node, run
 from xverify.core.neighbours import DEQUANTIZE, QUANTIZE
 from xverify.core.rounding import cast
@@ -39,8 +41,13 @@ Codes = NDArray[Any]
 RESULT = "y"
 """The name of the result of the call's own operator."""
 
-FREE_ZEROS, FINITE = "sign of zero", "finite"
-"""Operators that only `xverify.verify.rewrites` uses: each zero may have any sign, and infinity may be the largest number."""
+FREE_ZEROS, FINITE, WITHIN_RANGE = "sign of zero", "finite", "within range"
+"""Operators that only `xverify.verify.rewrites` uses: each zero may have any sign, infinity may be the largest number, and
+OpenVINO's FakeQuantize in place of QuantizeLinear and DequantizeLinear."""
+
+
+CLAMPED = "clamped"
+"""An attribute of `WITHIN_RANGE`, see `_within_range`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,6 +125,8 @@ def _evaluated(
     inputs = [results[name] if name in results else _fixed(tensors[name]) for name in node.inputs if name]
     if node.operator == QUANTIZE:
         return quantizing(contract, call, node, inputs)
+    if node.operator == WITHIN_RANGE:
+        return _within_range(node, inputs)
     if node.operator == "Clip":
         return _clip(node, inputs)
     if node.operator in _OPERATORS:
@@ -177,6 +186,47 @@ def from_legal(legal: Legal) -> Values:
     return united(legal.dtype, codes, np.zeros(legal.shape, np.bool_))
 
 
+def _within_range(node: Node, inputs: list[Values]) -> Values:
+    """OpenVINO's FakeQuantize, all in float32.
+
+    Inputs are those of QuantizeLinear, and the parameters of the DequantizeLinear that follows it, if one does. With the
+    attribute `CLAMPED`, the operand is moved into the range first, as its kernel for constant parameters does. If the scale is
+    negative, the range is empty and every operand becomes its first end.
+
+    Source: https://docs.openvino.ai/2025/documentation/openvino-ir-format/operation-sets/operation-specs/quantization/fake-quantize-1.html
+
+    Raises:
+        ValueError: The codes are floats, or there is no zero point.
+    """
+    x, *parameters = inputs
+    if len(parameters) % 2 or parameters[1].dtype not in INTEGERS:
+        raise ValueError("only integers with a zero point")
+    dtype = parameters[1].dtype
+    lowest, highest = integer_range(dtype)
+    axis, block_size = int(node.attributes.get("axis", 1)), int(node.attributes.get("block_size", 0))
+    numbers = [
+        np.float32(values(each.dtype, spread(each.tensor(0), x.tensor(0), axis, block_size))) for each in parameters
+    ]
+    (low, high), *given = (
+        [scale * (np.float32(end) - zero_point) for end in (lowest, highest)]
+        for scale, zero_point in zip(numbers[::2], numbers[1::2], strict=True)
+    )
+    out_low, out_high = given[0] if given else (np.float32(lowest), np.float32(highest))
+    steps = np.float32(highest - lowest)
+    with np.errstate(all="ignore"):
+        operand = np.float32(x.numbers)
+        if node.attributes.get(CLAMPED):
+            operand = np.maximum(np.minimum(operand, high), low)
+        inside = np.rint((operand - low) / (high - low) * steps) / steps * (out_high - out_low) + out_low
+        beyond = np.where(operand > np.maximum(low, high), out_high, inside)
+        result = inside if node.attributes.get(CLAMPED) else np.where(operand <= np.minimum(low, high), out_low, beyond)
+    result = np.asarray(result, np.float32).reshape(x.codes.shape)
+    is_open = x.open | ~np.isfinite(result).all(0)
+    if given:
+        return united("float32", result.view(np.uint32), is_open)
+    return Values(dtype, encode(dtype, np.nan_to_num(result).astype(np.int64)), is_open)
+
+
 def _quantized(contract: Contract, call: Call, node: Node, inputs: list[Values]) -> Values:
     if not contract.id.startswith(("ai.onnx/", "com.microsoft/")):  # Its text is not a contract here.
         return Values(
@@ -186,6 +236,9 @@ def _quantized(contract: Contract, call: Call, node: Node, inputs: list[Values])
     zero_point = inputs[2].tensor(0) if len(inputs) > 2 else None
     domain, operator = contract.id.split("/")
     opset = int(operator.partition("@")[0].rpartition("-")[2])
+    if scale.size != 1 and judge(opset, domain, x.tensor(0), scale, zero_point, node.attributes).verdict != "allowed":
+        dtype = quantized_dtype(zero_point, node.attributes)
+        return Values(dtype, np.zeros((1, *x.open.shape), code_dtype(dtype)), np.ones_like(x.open))
     is_open = x.open.copy()
     pieces: list[Codes] = []
     dtype = ""
@@ -375,7 +428,8 @@ def _max_pool(node: Node, x: Values) -> Values:
             reached = np.where(legal[..., position], each[..., position], reached)
     assert reached is not None
     pooled = np.stack([np.where(legal, codes, reached) for codes, legal in candidates])
-    return _with_free_zeros(x.dtype, pooled, np.asarray((windows(is_open, False) & inside).any(-1)))
+    pooled_open = np.asarray((windows(is_open, False) & inside).any(-1))
+    return _with_free_zeros(x.dtype, pooled, pooled_open) if x.dtype in FLOATS else Values(x.dtype, pooled, pooled_open)
 
 
 _OPERATORS: Mapping[str, Callable[..., Values]] = {

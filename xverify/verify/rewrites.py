@@ -8,17 +8,17 @@ values, an axis is another one, a result is not rounded to its type, or Quantize
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, pairwise, product
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from xverify.arithmetic.linear_operands import spread
-from xverify.arithmetic.readings import EXACT, FLOAT32
+from xverify.arithmetic.readings import EXACT, FLOAT32, by_name
 from xverify.contracts.model import Contract
 from xverify.core.bits import canonical
 from xverify.core.call import Call, Outcome, Tensor, code_dtype
@@ -31,14 +31,18 @@ from xverify.core.surroundings import Graph, surround
 from xverify.verify.attribute import Attribution
 from xverify.verify.compare import Comparison
 from xverify.verify.findings import Discrepancy
-from xverify.verify.graph_values import FINITE, FREE_ZEROS, RESULT, Values, evaluate, united
+from xverify.verify.graph_values import CLAMPED, FINITE, FREE_ZEROS, RESULT, WITHIN_RANGE, Values, evaluate, united
+from xverify.verify.legal import legal_set
 from xverify.verify.verdicts import Judged, violates
 
 _PREFIX = "graph:"
 """The beginning of a rewrite's name."""
 
 FEW_CODES = 4
-"""Number of different codes of a result that a loose mistake, or another rounding, must explain. Many of them give one code."""
+"""Number of different wrong values that a loose mistake, or another rounding, must explain. Many of them give one code."""
+
+FEW_WRONG = 2
+"""The same for any other mistake that may change more than one value."""
 
 MOST_COMBINED = 60
 """Number of rewrites with two mistakes that are tried."""
@@ -66,11 +70,44 @@ class _Candidate:
     """True if few different codes do not tell the mistake from others: two mistakes, or other parameters."""
     rounding: str = ""
     """The way in which QuantizeLinear rounds: a key of `_ROUNDINGS`; "" for that of its text."""
+    is_special: bool = False
+    """True if the mistake changes one value only: a zero, or an infinity."""
 
-    @property
-    def needs_values(self) -> bool:
-        """True if the mistake needs several different codes to be believed."""
-        return self.is_loose or self.rounding in _ROUNDINGS.keys() - {_LOWEST}
+    def is_shown_by(self, wrong: _Wrong) -> bool:
+        """True if enough different wrong values show the mistake to believe it."""
+        if self.is_loose or self.rounding not in ("", _PLAIN, _LOWEST):
+            return wrong.codes >= FEW_CODES
+        return wrong.pairs >= (1 if self.is_special or self.rounding == _LOWEST else FEW_WRONG)
+
+
+@dataclass(frozen=True)
+class _Wrong:
+    """The number of different finite wrong values of a result."""
+
+    codes: int
+    """The number of codes."""
+    pairs: int
+    """The number of codes with the legal codes in their place."""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A rewrite whose legal results include a graph's result."""
+
+    rewrite: Rewrite
+    is_strong: bool
+    """True if enough different values tell the rewrite from the text. Otherwise another graph must show it too."""
+
+
+_EXPANDED = Rewrite(_PREFIX + "expanded", "computes x * scale - zero point * scale by a fused multiply-add")
+_FAKE_QUANTIZE = Rewrite(
+    _PREFIX + "fake-quantize",
+    "computes QuantizeLinear from the ends of its range, as FakeQuantize does",
+)
+_MERGED = Rewrite(
+    _PREFIX + "merged-pairs",
+    "merges two pairs of QuantizeLinear and DequantizeLinear into one with another scale",
+)
 
 
 def is_rewrite(name: str) -> bool:
@@ -102,14 +139,52 @@ def follows(contract: Contract, call: Call, got: Tensor, lone: Tensor) -> bool:
     return _gives(evaluate(contract, graph, own).get(graph.output), got, graph)
 
 
-def explain(contract: Contract, call: Call, got: Tensor) -> Rewrite | None:
-    """The simplest rewrite whose legal results include a graph's result; None if none is known."""
-    singles = list(_candidates(surround(call)))
-    few = np.unique(got.codes).size < FEW_CODES
-    for candidate in chain(singles, _combined(singles)):
-        if not (few and candidate.needs_values) and _explains(contract, candidate, got):
-            return candidate.rewrite
-    return None
+def explanations(contract: Contract, call: Call, got: Tensor) -> list[Explanation]:
+    """The rewrites whose legal results include a graph's result, the simplest first.
+
+    Rewrites with two mistakes are listed only if no simple one has enough evidence.
+    """
+    graph = surround(call)
+    wrong = _different(contract, graph, got)
+    singles = list(_candidates(graph))
+    every = _explaining(contract, singles, got, wrong)
+    if not any(each.is_strong for each in every):
+        every += _explaining(contract, _combined(singles), got, wrong)
+    return list({each.rewrite.name: each for each in reversed(every)}.values())[::-1]
+
+
+def _explaining(contract: Contract, candidates: Iterable[_Candidate], got: Tensor, wrong: _Wrong) -> list[Explanation]:
+    return [
+        Explanation(candidate.rewrite, candidate.is_shown_by(wrong))
+        for candidate in candidates
+        if _explains(contract, candidate, got)
+    ]
+
+
+def explain(contract: Contract, call: Call, got: Tensor, likely: Collection[str] = ()) -> Rewrite | None:
+    """The simplest rewrite that explains a graph's result; None if none is known.
+
+    Args:
+        contract: The edition.
+        call: The call.
+        got: The graph's result.
+        likely: Names of rewrites that other graphs of the implementation show. They need less evidence, and come first.
+    """
+    usable = [each for each in explanations(contract, call, got) if each.is_strong or each.rewrite.name in likely]
+    usable.sort(key=lambda each: each.rewrite.name not in likely)
+    return usable[0].rewrite if usable else None
+
+
+def _different(contract: Contract, graph: Graph, got: Tensor) -> _Wrong:
+    made = evaluate(contract, graph).get(graph.output)
+    if made is None or made.dtype != got.dtype or made.open.shape != graph.shape:
+        return _Wrong(0, 0)
+    legal, is_open, codes = _aligned(made, got, graph)
+    if codes.shape != is_open.shape:
+        return _Wrong(0, 0)
+    wrong = ~((legal == codes).any(0) | is_open) & np.isfinite(values(got.dtype, codes))
+    pairs = np.unique(np.vstack([codes, legal])[:, wrong], axis=1)
+    return _Wrong(len(np.unique(pairs[0])), pairs.shape[1])
 
 
 def gives(contract: Contract, call: Call, got: Tensor, name: str) -> Rewrite | None:
@@ -160,12 +235,19 @@ def _candidates(graph: Graph) -> Iterator[_Candidate]:
             _rewrite("unrounded", "does not round the result to its type before it goes on"), graph, "wide"
         )
     yield from _left_out(graph, path)
+    yield from _merged_pairs(graph)
     yield from _pooled_codes(graph, path)
     yield from _with_parameters_of_another(graph, path)
     yield from _on_another_axis(graph, path)
     yield from _with_odd_results(graph, path)
+    if graph.lone is not None and _is_affine(graph.lone):
+        yield _Candidate(_EXPANDED, graph, "expanded", is_loose=True)
+    for candidate in _by_fake_quantize(graph, path):
+        yield candidate
+        if graph.lone is not None and _is_affine(graph.lone):
+            yield replace(candidate, rewrite=_both(_EXPANDED, candidate.rewrite), start="expanded", is_loose=True)
     if any(node.operator == QUANTIZE for node in path):
-        for way in _ROUNDINGS:
+        for way in _WRONG_ROUNDINGS:
             yield _Candidate(_rounded(way), graph, rounding=way)
     yield from _with_pair_added(graph, path)
 
@@ -201,6 +283,79 @@ def _path(graph: Graph) -> list[Node]:
         path.insert(0, by_output[name])
         name = next(each for each in path[0].inputs if each == RESULT or each in by_output)
     return path
+
+
+def _is_affine(call: Call) -> bool:
+    """True for a call with a scale and a zero point in float32, or with a result of that type."""
+    roles = call.tensors
+    return "scale" in roles and "zero_point" in roles and roles["scale"].dtype == "float32"
+
+
+def _by_fake_quantize(graph: Graph, path: Sequence[Node]) -> Iterator[_Candidate]:
+    """The graph with OpenVINO's FakeQuantize for QuantizeLinear, or also for a DequantizeLinear after it."""
+    quantizing = [node for node in path if node.operator == QUANTIZE]
+    for is_fused, is_clamped in product((True, False), (False, True)) if quantizing else ():
+        nodes = list(graph.nodes)
+        for node in quantizing:
+            after = [each for each in nodes if node.output in each.inputs]
+            index, attributes = nodes.index(node), {**node.attributes, CLAMPED: int(is_clamped)}
+            if is_fused and len(after) == 1 and after[0].operator == DEQUANTIZE and graph.output != node.output:
+                nodes.remove(after[0])
+                inputs = (*node.inputs, *after[0].inputs[1:])
+                output = after[0].output
+                nodes[index] = Node(WITHIN_RANGE, inputs, output, attributes)
+            else:
+                nodes[index] = replace(node, operator=WITHIN_RANGE, attributes=attributes)
+        yield _Candidate(_FAKE_QUANTIZE, replace(graph, nodes=tuple(nodes)))
+
+
+def _merged_pairs(graph: Graph) -> Iterator[_Candidate]:
+    """The graph with one pair of QuantizeLinear and DequantizeLinear in place of two.
+
+    Its range is what both have in common.
+    """
+    made = {**graph.inputs, **graph.constants, **_lone(graph).tensors}
+    own = _own(graph)
+    for run in zip(*(graph.nodes[index:] for index in range(4)), strict=False):
+        first, _, outer, last = run
+        if tuple(node.operator for node in run) != (QUANTIZE, DEQUANTIZE) * 2:
+            continue
+        if any(after.inputs[0] != node.output for node, after in pairwise(run)) or any(
+            len(node.inputs) < 3 or made[node.inputs[1]].dtype != "float32" or made[node.inputs[1]].size != 1
+            for node in run
+        ):
+            continue
+        scale, zero_point = _common_range([made[name] for node in (first, outer) for name in node.inputs[1:]])
+        pair = [
+            replace(node, inputs=(name, "merged_s", "merged_z"))
+            for node, name in ((first, first.inputs[0]), (last, first.output))
+        ]
+        nodes: list[Node] = []
+        for node in graph.nodes:
+            nodes += pair if node is last else [node] if node is own or node not in run else []
+        constants = {**graph.constants, "merged_s": scale, "merged_z": zero_point}
+        yield _Candidate(_MERGED, replace(graph, nodes=tuple(nodes), constants=constants))
+
+
+def _common_range(parameters: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """The scale and the zero point of the range that two pairs have in common.
+
+    The steps are those of ONNX Runtime's DoubleQDQPairsRemover.
+    """
+    lowest, highest = integer_range(parameters[1].dtype)
+    numbers = [np.float32(values(each.dtype, each.codes).reshape(-1)[0]) for each in parameters]
+    starts, stops = (
+        [np.float32(end - zero_point) * scale for scale, zero_point in (numbers[:2], numbers[2:])]
+        for end in (lowest, highest)
+    )
+    start, stop = max(starts), min(stops)
+    scale = np.float32((stop - start) / np.float32(highest - lowest))
+    zero_point = _half_away(np.asarray(np.float32(lowest) - start / scale, np.float64))
+    dtype = parameters[1].dtype
+    return (
+        Tensor("float32", np.asarray(scale).view(np.uint32).reshape(())),
+        Tensor(dtype, encode(dtype, np.asarray(np.clip(zero_point, lowest, highest)).astype(np.int64))),
+    )
 
 
 def _named_after(operators: Sequence[str]) -> str:
@@ -252,6 +407,16 @@ def _pooled_codes(graph: Graph, path: Sequence[Node]) -> Iterator[_Candidate]:
     """
     pools = [index for index, node in enumerate(path) if node.operator == "MaxPool"]
     lone = graph.lone
+    rewrite = _rewrite("pooled-codes", "takes the maximum of codes instead of values")
+    if pools and path[-1].operator == QUANTIZE and all(_has_one_element(graph, name) for name in path[-1].inputs[1:]):
+        pool, quantize = path[pools[0]], path[-1]
+        first = replace(quantize, inputs=(pool.inputs[0], *quantize.inputs[1:]), output="early_q")
+        nodes: list[Node] = []
+        for node in graph.nodes:
+            nodes += (
+                [first, replace(node, inputs=("early_q",))] if node is pool else [node] if node is not quantize else []
+            )
+        yield _Candidate(rewrite, replace(graph, nodes=tuple(nodes), output=quantize.inputs[0]))
     if not pools or lone is None or any(tensor.size != 1 for role, tensor in lone.tensors.items() if role != "x"):
         return
     run = path[: pools[0] + 1]
@@ -259,7 +424,6 @@ def _pooled_codes(graph: Graph, path: Sequence[Node]) -> Iterator[_Candidate]:
         return
     kept = tuple(_reading(node, run[-1].output, RESULT) for node in graph.nodes if node not in run)
     output = RESULT if graph.output == run[-1].output else graph.output
-    rewrite = _rewrite("pooled-codes", "takes the maximum of codes instead of values")
     yield _Candidate(rewrite, replace(graph, nodes=kept, output=output), "pooled", tuple(run))
 
 
@@ -291,6 +455,10 @@ def _with_parameters_of_another(graph: Graph, path: Sequence[Node]) -> Iterator[
             words = f"takes the zero point of {node.operator} as 0"
             rewrite = _rewrite(f"no-zero-point:{node.operator}", words)
             yield _Candidate(rewrite, replace(graph, nodes=made), is_loose=True)
+
+
+def _has_one_element(graph: Graph, name: str) -> bool:
+    return _tensor_of(graph, name).size == 1
 
 
 def _tensor_of(graph: Graph, name: str) -> Tensor:
@@ -338,8 +506,9 @@ def _with_pair_added(graph: Graph, path: Sequence[Node]) -> Iterator[_Candidate]
                 f"quantizes the result again{f' to {to} without a zero point' if to else ''}",
             )
             yield _Candidate(rewrite, made)
-            for way in _ROUNDINGS:
-                yield _Candidate(_both(rewrite, _rounded(way)), made, is_loose=True, rounding=way)
+            yield _Candidate(rewrite, made, "kept", rounding=_PLAIN)
+            for way in _WRONG_ROUNDINGS:
+                yield _Candidate(_both(rewrite, _rounded(way)), made, "kept", is_loose=True, rounding=way)
 
 
 def _rounded(way: str) -> Rewrite:
@@ -353,8 +522,11 @@ def _both(first: Rewrite, second: Rewrite) -> Rewrite:
 
 
 def _with_odd_results(graph: Graph, path: Sequence[Node]) -> Iterator[_Candidate]:
-    """The graph with one operator that loses the sign of zero, or gives the largest number for infinity."""
-    for node in path:
+    """The graph with one operator that loses the sign of zero, or gives the largest number for infinity.
+
+    The last operator comes first: without it, the values were right.
+    """
+    for node in reversed(path):
         if node.operator not in _ON_FLOATS or node.operator == QUANTIZE:
             continue
         for also, token, words in (
@@ -366,7 +538,7 @@ def _with_odd_results(graph: Graph, path: Sequence[Node]) -> Iterator[_Candidate
             for each in graph.nodes:
                 nodes += [replace(node, output=name), Node(also, (name,), node.output)] if each is node else [each]
             rewrite = _rewrite(f"{token}:{node.operator}", f"{words} in {node.operator}")
-            yield _Candidate(rewrite, replace(graph, nodes=tuple(nodes)))
+            yield _Candidate(rewrite, replace(graph, nodes=tuple(nodes)), is_special=True)
 
 
 def _is_typed(graph: Graph) -> bool:
@@ -409,13 +581,19 @@ def _gives(made: Values | None, got: Tensor, graph: Graph) -> bool:
     """
     if made is None or made.dtype != got.dtype or made.open.shape != graph.shape or made.open.all():
         return False
-    legal, is_open = made.codes.reshape(len(made.codes), -1), made.open.reshape(-1)
-    if not graph.changes_values:
-        legal, is_open = legal[:, graph.places], is_open[graph.places]
-    codes = (canonical(got.codes, got.dtype) if got.dtype in FLOAT_FORMATS else got.codes).reshape(-1)
+    legal, is_open, codes = _aligned(made, got, graph)
     if not codes.shape == is_open.shape == legal.shape[1:]:
         return False
     return bool(((legal == codes).any(0) | is_open).all())
+
+
+def _aligned(made: Values, got: Tensor, graph: Graph) -> tuple[NDArray[Any], NDArray[np.bool_], NDArray[Any]]:
+    """The legal codes, the mask of open values and the codes of a result, element by element."""
+    legal, is_open = made.codes.reshape(len(made.codes), -1), made.open.reshape(-1)
+    if not graph.changes_values:
+        legal, is_open = legal[:, graph.places], is_open[graph.places]
+    codes = canonical(got.codes, got.dtype) if got.dtype in FLOAT_FORMATS else got.codes
+    return legal, is_open, codes.reshape(-1)
 
 
 def _half_away(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -424,14 +602,22 @@ def _half_away(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
 
 _WRAPS, _LOWEST = "wraps around", "gives the lowest code for every infinity"
 
-_ROUNDINGS: Mapping[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
+_PLAIN = "rounds half to even"
+"""The rounding of the text. Unlike the text, it gives a code for a subnormal scale too."""
+
+_Rounding = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+
+_WRONG_ROUNDINGS: Mapping[str, _Rounding] = {
     "truncates": np.trunc,
     "rounds down": np.floor,
+    "rounds half up": lambda numbers: np.floor(numbers + 0.5),
     "rounds half away from zero": _half_away,
     _WRAPS: np.rint,
     _LOWEST: np.rint,
 }
 """Ways of QuantizeLinear to round a quotient that its text does not admit. `_WRAPS` does not saturate."""
+
+_ROUNDINGS: Mapping[str, _Rounding] = {_PLAIN: np.rint, **_WRONG_ROUNDINGS}
 
 
 def _quantized(
@@ -490,6 +676,19 @@ def _unrounded(contract: Contract, candidate: _Candidate) -> Values:
     return united("float32", codes, np.zeros(operands.shape, np.bool_))
 
 
+def _expanded(contract: Contract, candidate: _Candidate) -> Values:
+    """The call's result, computed as x * scale - zero point * scale."""
+    operands = contract.operands(_lone(candidate.graph))
+    codes = np.asarray(by_name("fused+rounded-float32").evaluate(operands)).reshape(operands.shape)
+    return united(operands.output_dtype, codes[np.newaxis], np.zeros(operands.shape, np.bool_))
+
+
+def _kept(contract: Contract, candidate: _Candidate) -> Values:
+    """The call's legal results in which no subnormal number counts as zero."""
+    legal = legal_set(contract, _lone(candidate.graph))
+    return united(legal.dtype, np.stack(legal.distinct), np.zeros(legal.shape, np.bool_))
+
+
 def _in_float32(graph: Graph) -> Graph:
     """The graph with every half-precision constant as a float32."""
     lone = _lone(graph)
@@ -516,6 +715,8 @@ _STARTS: Mapping[str, Any] = {
     "codes": _codes_of_x,
     "pooled": _pooled,
     "wide": _unrounded,
+    "expanded": _expanded,
+    "kept": _kept,
 }
 """For each kind of candidate, the values that its graph begins with."""
 
