@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from xverify.cli.arguments import arguments
 from xverify.cli.common import FINDINGS, PASS, UNABLE, clear, console_of_output, say
 from xverify.core.errors import UsageError
 from xverify.core.verdict import Verdict
@@ -101,7 +102,7 @@ def sweep(
     3 interrupted or unable.
     """
     from xverify import report as reports
-    from xverify.engine import select
+    from xverify.engine import resume, select
     from xverify.engine import vary as varying
     from xverify.engine.options import Options
     from xverify.engine.sweep import new_run_id, run_directory
@@ -126,36 +127,48 @@ def sweep(
     for path in outputs.values():
         if path is not None:
             select.writable_file(path)
-    directory = run_directory(select.writable(runs or select.RUNS), new_run_id())
+    context = click.get_current_context()
+    run_versions = resume.versions_to_resume((*oracles, *more), (*patterns, kernel or ""))
+    held = context.find_object(resume.HeldRun)  # of "xverify resume"
+    if held is None:
+        command = shlex.join(["xverify", *sys.argv[1:]])
+        directory = run_directory(select.writable(runs or select.RUNS), new_run_id())
+        held = resume.begin(directory, arguments(context), command, run_versions)
+    else:
+        held.require(run_versions)
+    directory, run = held.directory, held.description
     for sentence in summary.left_out((*left_out, *not_varied, *unread)):
         click.echo(f"xverify: {sentence}", err=True)
-    command = shlex.join(["xverify", *sys.argv[1:]])
     console = console_of_output()
     progress = ConsoleProgress(console)
     options = Options(
         contracts,
         (*oracles, *more),
         directory,
-        directory.name,
-        command,
+        run.id,
+        run.command,
         seed,
         limit,
         cases,
         left_out=(*left_out, *not_varied, *unread),
+        journal=run.digest,
+        started=run.started,
     )
     gc.freeze()  # what was imported stays, so the collector need not look at it again
-    try:
-        report = run_sweep(options, progress)
-    finally:
-        progress.close()
-    reports.write_files(report, directory)
-    for kind, path in outputs.items():
-        if path is not None:
-            path.write_text(reports.render(report, kind), encoding="utf-8")
+    with resume.naming_full_disk(directory):
+        try:
+            report = run_sweep(options, progress)
+        finally:
+            progress.close()
+        reports.write_files(report, directory)
+        for kind, path in outputs.items():
+            if path is not None:
+                path.write_text(reports.render(report, kind), encoding="utf-8")
     print_summary(report, console, directory / "report.html")
     if not report["run"]["complete"]:
-        click.echo("xverify: interrupted; the report covers the calls made so far", err=True)
+        say(f"interrupted; the report covers the calls made so far; to go on: xverify resume {run.id}")
         return UNABLE
+    held.finish()
     return FINDINGS if any(finding["verdict"] in failing for finding in report["findings"]) else PASS
 
 

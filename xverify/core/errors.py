@@ -11,6 +11,10 @@ class UnableError(Exception):
     """A request that cannot be fulfilled on this machine."""
 
 
+class NoSpaceError(UnableError):
+    """A disk without space. The message says which. It is no OSError, so that nobody takes it for the fault of a worker."""
+
+
 class DamagedFileError(ValueError):
     """A file with wrong content. The message says which file, and what is wrong."""
 

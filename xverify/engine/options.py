@@ -47,3 +47,10 @@ class Options:
 
     left_out: tuple[str, ...] = ()
     """A sentence for each implementation or edition that the run leaves out, or judges less fully, against the user's wish."""
+
+    journal: str = ""
+    """A digest of what the run is, see `xverify.engine.resume`. With one, the answers are kept in a journal in ``directory``, and
+    those that are there already are not asked for again."""
+
+    started: float | None = None
+    """When the run began, in seconds since 1970, if that was in an earlier process."""

@@ -64,6 +64,7 @@ def sweep(options: Options, emit: Consumer) -> dict[str, Any]:
 
     Raises:
         OSError: The directory cannot be written.
+        NoSpaceError: The disk is full.
     """
     options.directory.mkdir(parents=True, exist_ok=True)
     state = new_run(options, lambda event: announce(event))
@@ -73,9 +74,13 @@ def sweep(options: Options, emit: Consumer) -> dict[str, Any]:
             start(state)
             for phase in PHASES:
                 run_phase(state, phase)
+            if state.pool.journal is not None:
+                state.pool.journal.check()
             result = report(state)
     finally:
         state.pool.stop()
+        if state.pool.journal is not None:
+            state.pool.journal.close()
     write_json(options.directory / "report.json", result)
     emit(SweepFinished(options.directory / "report.json"))
     return result
