@@ -185,7 +185,7 @@ def test_a_full_disk_ends_a_run_that_can_be_resumed(
 
 
 def test_a_resumed_run_uses_the_rest_of_its_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first part used the whole budget, by the times in its journal. So the second part sends hardly any call."""
+    """The first part used the whole budget, by the times in its journal. So the second sends few calls."""
     held, elapsed = held_run(tmp_path / "run"), Journal.elapsed
     with monkeypatch.context() as patch:
         patch.setattr(Journal, "elapsed", lambda journal: 500 * elapsed(journal))

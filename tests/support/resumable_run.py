@@ -1,4 +1,4 @@
-"""A small run with a wrong implementation and a dying one, which a process of its own begins or resumes: to be killed."""
+"""A small run with a wrong and a dying implementation. A process begins or resumes it, to be killed."""
 
 from __future__ import annotations
 

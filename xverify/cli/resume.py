@@ -32,15 +32,15 @@ def resume(run: str | None, runs: Path | None) -> int:
     if isinstance(held, Path):
         say(f"run {held.name} is finished: its report is {held / 'report.html'}")
         return PASS
-    try:
-        os.chdir(held.description.folder)
-    except OSError as error:
-        raise UsageError(
-            f"run {held.description.id} began in {held.description.folder}, which cannot be entered: {error.strerror}"
-        ) from None
-    say(f"going on with run {held.description.id}: {held.description.command}")
-    with sweep.make_context(
-        "sweep", list(held.description.arguments), click.get_current_context(), obj=held
-    ) as context:
-        sweep.invoke(context)
+    description = held.description
+    with held.lock:  # which others get again, also if the run cannot go on
+        try:
+            os.chdir(description.folder)
+        except OSError as error:
+            raise UsageError(
+                f"run {description.id} began in {description.folder}, which cannot be entered: {error.strerror}"
+            ) from None
+        say(f"going on with run {description.id}: {description.command}")
+        with sweep.make_context("sweep", list(description.arguments), click.get_current_context(), obj=held) as context:
+            sweep.invoke(context)
     return PASS

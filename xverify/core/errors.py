@@ -12,7 +12,7 @@ class UnableError(Exception):
 
 
 class NoSpaceError(UnableError):
-    """A disk without space. The message says which. It is no OSError, so that nobody takes it for the fault of a worker."""
+    """A full disk. The message says which. It is no OSError, since no worker is to blame."""
 
 
 class DamagedFileError(ValueError):

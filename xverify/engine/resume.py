@@ -1,5 +1,6 @@
-"""A run that can be resumed: its description in ``run.json``, and the lock that one process at a time holds.
+"""A run that can be resumed: its description in ``run.json``, and the lock on that file.
 
+One process at a time holds the lock.
 A run is unfinished from the moment at which ``run.json`` is written until its journal of answers is removed, which comes last.
 """
 

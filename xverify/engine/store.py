@@ -151,7 +151,7 @@ def _run(state: RunState) -> dict[str, Any]:
 
 
 def versions_of(oracles: Sequence[Oracle]) -> dict[str, str]:
-    """The versions of everything that answers or judges calls, also of implementations in other environments."""
+    """The versions of all that answers or judges calls, also in other environments."""
     elsewhere = {oracle.name: installed_version(oracle) or MISSING for oracle in oracles if oracle.python}
     here = {"xverify": __version__, "python": platform.python_version(), **versions(_PACKAGES)}
     return {**here, **_versions_beside(oracles), **elsewhere}
