@@ -92,7 +92,7 @@ def killed(directory: Path, most: int, rng: random.Random, step: int) -> int:
         until = size_of(journal) + rng.randint(1, step)
         moment = time.monotonic() + (rng.uniform(0.3, 3.0) if kills % 5 == 4 else 60.0)
         if kills == most:
-            assert process.wait(120) == 0
+            assert process.wait(300) == 0
             break
         while process.poll() is None and size_of(journal) < until and time.monotonic() < moment:
             time.sleep(0.002)
@@ -112,7 +112,7 @@ def killed(directory: Path, most: int, rng: random.Random, step: int) -> int:
 
 def check_killed(whole: Path, directory: Path, kills: int, seed: int) -> int:
     """Check a run that is killed against one that is not. Returns the number of kills."""
-    step = size_of(whole / "answers-0.journal") // max(1, kills)
+    step = 2 * size_of(whole / "answers-0.journal") // max(1, kills)
     times = killed(directory, kills, random.Random(seed), step)
     assert report_of(directory) == report_of(whole)
     assert answers_of(directory) == answers_of(whole), "an answered call was repeated, or an answer was lost"

@@ -200,17 +200,16 @@ class RunState:
         return tuple(self.readings.get(contract.id, {}).values())
 
 
-def new_run(options: Options, emit: Consumer, session: int = 0) -> RunState:
+def new_run(options: Options, emit: Consumer) -> RunState:
     """The state of a run that has sent nothing yet. Its workers are not started.
-
-    Args:
-        session: The number of the session, if the run has several: each has a journal of its own.
 
     Raises:
         NoSpaceError: The disk is full.
     """
     timer = PhaseTimer()
-    journal = Journal(options.directory / f"answers-{session}.journal", options.journal) if options.journal else None
+    journal = (
+        Journal(options.directory / f"answers-{options.session}.journal", options.journal) if options.journal else None
+    )
     pool = WorkerPool(
         options.oracles,
         options.texts or options.contracts,

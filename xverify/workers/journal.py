@@ -18,6 +18,7 @@ import struct
 import time
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -329,6 +330,21 @@ class WorkerJournal:
         """
         self._journal.refuse_if_full(message)
         self._journal.keep(self._worker, [(_key(call, options), outcome)], 0.0, forked=forked, death=True)
+
+
+@contextmanager
+def refusing_full_disk() -> Iterator[None]:
+    """Turn the error of a full disk into one that ends the run, since no implementation is to blame.
+
+    Raises:
+        NoSpaceError: The disk is full.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno in FULL:
+            raise NoSpaceError(f"no space left for {error.filename or 'the files of a worker'}") from error
+        raise
 
 
 def _complete_records(file: BinaryIO) -> Iterator[tuple[int, bytes]]:

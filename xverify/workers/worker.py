@@ -21,7 +21,7 @@ from xverify.core.errors import NotStartedError, WorkerFailedError
 from xverify.oracles.protocol import Oracle
 from xverify.verify.verdicts import NO_MEMORY
 from xverify.workers.child import unwrap, wrap
-from xverify.workers.journal import Request, WorkerJournal
+from xverify.workers.journal import Request, WorkerJournal, refusing_full_disk
 from xverify.workers.process import END, Limits, Process
 
 STARTS = 3
@@ -271,7 +271,8 @@ class Worker:
                 self._unsent.appendleft(requests[1:])
                 requests = requests[:1]
             numbers = tuple(request.number for request in requests)
-            parcel = wrap([r.blob for r in requests], self._process.parcel(numbers[0]))
+            with refusing_full_disk():
+                parcel = wrap([r.blob for r in requests], self._process.parcel(numbers[0]))
             self._in_flight.append(numbers[-1])
             self._process.fresh = False
             self._moved = time.monotonic()
