@@ -15,6 +15,7 @@ from xverify.cli.inspect import contracts, explain, oracles
 from xverify.cli.ledger import ledger
 from xverify.cli.merge import merge
 from xverify.cli.replay import replay
+from xverify.cli.resume import resume
 from xverify.cli.sweep import report, sweep
 
 COLLECTION = (10_000, 20, 20)
@@ -35,7 +36,7 @@ def main() -> None:
 
 
 commands = (
-    sweep, gate, certify, merge, replay, bisect, report, history, ledger, oracles, contracts, explain, bench,
+    sweep, resume, gate, certify, merge, replay, bisect, report, history, ledger, oracles, contracts, explain, bench,
 )  # fmt: skip
 
 for command in commands:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from xverify.cli.arguments import arguments
 from xverify.cli.common import FINDINGS, PASS, UNABLE, clear, console_of_output, say
 from xverify.core.errors import UsageError
 from xverify.core.verdict import Verdict
@@ -113,7 +114,7 @@ def sweep(
     3 interrupted or unable.
     """
     from xverify import report as reports
-    from xverify.engine import select
+    from xverify.engine import resume, select
     from xverify.engine import vary as varying
     from xverify.engine.options import Options
     from xverify.engine.sweep import new_run_id, run_directory
@@ -142,46 +143,58 @@ def sweep(
             select.writable_file(path)
     if history_file is not None:
         History(history_file, create=True).close()  # a damaged file is refused before the run
-    directory = run_directory(select.writable(runs or select.RUNS), new_run_id())
+    context = click.get_current_context()
+    run_versions = resume.versions_to_resume((*oracles, *more), (*patterns, kernel or ""))
+    held = context.find_object(resume.HeldRun)  # of "xverify resume"
+    if held is None:
+        command = shlex.join(["xverify", *sys.argv[1:]])
+        directory = run_directory(select.writable(runs or select.RUNS), new_run_id())
+        held = resume.begin(directory, arguments(context), command, run_versions)
+    else:
+        held.require(run_versions)
+    directory, run = held.directory, held.description
     for sentence in summary.left_out((*left_out, *not_varied, *unread)):
         click.echo(f"xverify: {sentence}", err=True)
-    command = shlex.join(["xverify", *sys.argv[1:]])
     console = console_of_output()
     progress = ConsoleProgress(console)
     options = Options(
         contracts,
         (*oracles, *more),
         directory,
-        directory.name,
-        command,
+        run.id,
+        run.command,
         seed,
         limit,
         cases,
         left_out=(*left_out, *not_varied, *unread),
+        journal=run.digest,
+        started=run.started,
     )
     gc.freeze()  # what was imported stays, so the collector need not look at it again
-    try:
-        report = run_sweep(options, progress)
-    except Exception:
-        if (directory / "report.json").exists():  # of the work before the failure
-            reports.write_files(reports.load(directory / "report.json"), directory)
-        raise
-    finally:
-        progress.close()
-    reports.write_files(report, directory)
-    strips = None
-    if history_file is not None:
-        with History(history_file, create=True) as history:
-            click.echo(f"{history_file}: {history.record(report).words}", err=True)
-            strips = strips_of(history)
-        (directory / "report.html").write_text(reports.render(report, "html", strips=strips), encoding="utf-8")
-    for kind, path in outputs.items():
-        if path is not None:
-            path.write_text(reports.render(report, kind, strips=strips), encoding="utf-8")
+    with resume.naming_full_disk(directory):
+        try:
+            report = run_sweep(options, progress)
+        except Exception:
+            if (directory / "report.json").exists():  # of the work before the failure
+                reports.write_files(reports.load(directory / "report.json"), directory)
+            raise
+        finally:
+            progress.close()
+        reports.write_files(report, directory)
+        strips = None
+        if history_file is not None:
+            with History(history_file, create=True) as history:
+                click.echo(f"{history_file}: {history.record(report).words}", err=True)
+                strips = strips_of(history)
+            (directory / "report.html").write_text(reports.render(report, "html", strips=strips), encoding="utf-8")
+        for kind, path in outputs.items():
+            if path is not None:
+                path.write_text(reports.render(report, kind, strips=strips), encoding="utf-8")
     print_summary(report, console, directory / "report.html")
     if not report["run"]["complete"]:
-        click.echo("xverify: interrupted; the report covers the calls made so far", err=True)
+        say(f"interrupted; the report covers the calls made so far; to go on: xverify resume {run.id}")
         return UNABLE
+    held.finish()
     return FINDINGS if any(finding["verdict"] in failing for finding in report["findings"]) else PASS
 
 

@@ -11,6 +11,10 @@ class UnableError(Exception):
     """A request that cannot be fulfilled on this machine."""
 
 
+class NoSpaceError(UnableError):
+    """A full disk. The message says which. It is no OSError, since no worker is to blame."""
+
+
 class DamagedFileError(ValueError):
     """A file with wrong content. The message says which file, and what is wrong."""
 

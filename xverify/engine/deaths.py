@@ -97,11 +97,13 @@ class Confirming:
 
     def _started(self, subject: Subject) -> Worker:
         if subject.name not in self._workers:
+            journal = self._state.pool.journal
             worker = Worker(
                 self._state.pool.oracles[subject.name],
                 self._state.options.directory / "workers",
                 limits=self._state.options.limits,
                 forks=False,
+                journal=None if journal is None else journal.of(subject.name, "confirming"),
             )
             worker.start()
             self._workers[subject.name] = worker

@@ -47,3 +47,13 @@ class Options:
 
     left_out: tuple[str, ...] = ()
     """A sentence for each implementation or edition that the run leaves out, or judges less fully, against the user's wish."""
+
+    journal: str = ""
+    """A digest of what the run is, see `xverify.engine.resume`. With one, the answers are kept in a journal in ``directory``, and
+    those that are there already are not asked for again."""
+
+    session: int = 0
+    """The number of the session, if the run has several: each has a journal of its own."""
+
+    started: float | None = None
+    """When the run began, in seconds since 1970, if that was in an earlier process."""

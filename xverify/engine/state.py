@@ -24,6 +24,7 @@ from xverify.verify.changes import Changes
 from xverify.verify.findings import Discrepancy, Finding, Findings, Key, Subject
 from xverify.verify.tally import Tally
 from xverify.verify.verdicts import Judged
+from xverify.workers.journal import Journal
 from xverify.workers.phase_timer import PhaseTimer
 from xverify.workers.pool import WorkerPool
 
@@ -160,8 +161,8 @@ class RunState:
     """The same on the clock that measures budgets."""
 
     def elapsed(self) -> float:
-        """Seconds since the run began."""
-        return time.monotonic() - self.clock_start
+        """Seconds since the run began. In a resumed run, those in which it did not run do not count."""
+        return time.monotonic() - self.clock_start if self.pool.journal is None else self.pool.journal.elapsed()
 
     @property
     def end_share(self) -> float:
@@ -203,8 +204,15 @@ class RunState:
 
 
 def new_run(options: Options, emit: Consumer) -> RunState:
-    """The state of a run that has sent nothing yet. Its workers are not started."""
+    """The state of a run that has sent nothing yet. Its workers are not started.
+
+    Raises:
+        NoSpaceError: The disk is full.
+    """
     timer = PhaseTimer()
+    journal = (
+        Journal(options.directory / f"answers-{options.session}.journal", options.journal) if options.journal else None
+    )
     pool = WorkerPool(
         options.oracles,
         options.texts or options.contracts,
@@ -214,8 +222,10 @@ def new_run(options: Options, emit: Consumer) -> RunState:
         options.limits,
         options.worker,
         timer,
+        journal,
     )
-    return RunState(options, emit, timer, pool, Tally(options.rules.characterise), _changes(pool))
+    started = time.time() if options.started is None else options.started
+    return RunState(options, emit, timer, pool, Tally(options.rules.characterise), _changes(pool), started=started)
 
 
 def _changes(pool: WorkerPool) -> Changes:

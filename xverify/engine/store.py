@@ -9,7 +9,7 @@ import json
 import os
 import platform
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,12 +22,13 @@ from xverify.core.bits import canonical
 from xverify.core.call import Call, Outcome
 from xverify.core.codec import call_to_json, is_large, outcome_to_json, write_call
 from xverify.core.dtypes import decimal, hexadecimal
-from xverify.core.machine import machine, versions
+from xverify.core.machine import MISSING, machine, versions
 from xverify.core.surroundings import changes_values
 from xverify.core.verdict import Verdict
 from xverify.engine.characterize import characterize, followers
 from xverify.engine.events import Consumer, Event, FindingFound
 from xverify.engine.state import RunState
+from xverify.oracles import installed_version
 from xverify.oracles.protocol import Oracle, version_of
 from xverify.oracles.releases import release_of
 from xverify.verify import editions
@@ -56,14 +57,38 @@ def write_json(path: Path, data: Any) -> None:
 
 
 def on_disk_first(state: RunState, emit: Consumer) -> Consumer:
-    """A consumer that writes each new finding to the run's directory before it passes the event on."""
+    """A consumer that writes each new finding to the run's directory before it passes the event on.
+
+    Findings that an earlier process of the run has written are not written again.
+    """
+    written = written_findings(state.options.directory)
 
     def announce(event: Event) -> None:
-        if isinstance(event, FindingFound):
+        if isinstance(event, FindingFound) and event.id not in written:
             append_finding(state, state.findings.by_id(event.id))
         emit(event)
 
     return announce
+
+
+def written_findings(directory: Path) -> set[str]:
+    """The ids of the findings in ``findings.jsonl``. The file is cut after its last complete line."""
+    path, identities, end = directory / "findings.jsonl", set(), 0
+    if not path.exists():
+        return set()
+    content = path.read_bytes()
+    for line in content.splitlines(keepends=True):
+        try:
+            identity = str(json.loads(line)["id"])
+        except (ValueError, KeyError, TypeError):
+            break
+        if not line.endswith(b"\n"):
+            break
+        identities.add(identity)
+        end += len(line)
+    if end < len(content):
+        os.truncate(path, end)
+    return identities
 
 
 def append_finding(state: RunState, finding: Finding) -> None:
@@ -124,6 +149,13 @@ def _run(state: RunState) -> dict[str, Any]:
         "workers": _workers(state),
         "left_out": [*options.left_out, *state.troubles],
     }
+
+
+def versions_of(oracles: Sequence[Oracle]) -> dict[str, str]:
+    """The versions of all that answers or judges calls, also in other environments."""
+    elsewhere = {oracle.name: installed_version(oracle) or MISSING for oracle in oracles if oracle.python}
+    here = {"xverify": __version__, "python": platform.python_version(), **versions(_PACKAGES)}
+    return {**here, **_versions_beside(oracles), **elsewhere}
 
 
 def _versions_beside(oracles: Iterable[Oracle]) -> dict[str, str]:

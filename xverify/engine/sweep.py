@@ -12,6 +12,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from xverify.core.errors import NoSpaceError
 from xverify.engine.asking import interruptible, start
 from xverify.engine.changes import conclude_changes
 from xverify.engine.conclude import conclude
@@ -25,6 +26,7 @@ from xverify.engine.state import RunState, new_run
 from xverify.engine.store import on_disk_first, report, write_json
 from xverify.engine.texts import check_texts
 from xverify.engine.variant_differences import conclude_variants
+from xverify.workers.journal import FULL
 from xverify.workers.phase_timer import ELSE
 
 
@@ -64,6 +66,7 @@ def sweep(options: Options, emit: Consumer) -> dict[str, Any]:
 
     Raises:
         OSError: The directory cannot be written.
+        NoSpaceError: The disk is full.
     """
     options.directory.mkdir(parents=True, exist_ok=True)
     state = new_run(options, lambda event: announce(event))
@@ -74,9 +77,13 @@ def sweep(options: Options, emit: Consumer) -> dict[str, Any]:
                 start(state)
                 for phase in PHASES:
                     run_phase(state, phase)
+                if state.pool.journal is not None:
+                    state.pool.journal.check()
             result = report(state)
     finally:
         state.pool.stop()
+        if state.pool.journal is not None:
+            state.pool.journal.close()
     write_json(options.directory / "report.json", result)
     emit(SweepFinished(options.directory / "report.json"))
     return result
@@ -94,10 +101,12 @@ def run_phase(state: RunState, phase: Phase) -> None:
 
 @contextmanager
 def reporting_failures(state: RunState) -> Iterator[None]:
-    """Write the report of what the run has before an exception passes."""
+    """Write the report of what the run has before an exception passes, unless the disk is full."""
     try:
         yield
     except Exception as error:
+        if isinstance(error, NoSpaceError) or (isinstance(error, OSError) and error.errno in FULL):
+            raise
         state.complete = False
         first_line = (str(error).strip() or "no message").splitlines()[0]
         state.troubles.append(

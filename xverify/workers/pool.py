@@ -27,6 +27,7 @@ from xverify.oracles.protocol import Path as OraclePath
 from xverify.verify.findings import Subject
 from xverify.workers.case import Case
 from xverify.workers.events import WorkerConsumer, WorkerFailed, WorkerReady
+from xverify.workers.journal import Journal
 from xverify.workers.phase_timer import WAITING, PhaseTimer
 from xverify.workers.process import Limits
 from xverify.workers.worker import Worker
@@ -67,7 +68,9 @@ class AnyWorker(Protocol):
 
 
 MakeWorker = Callable[..., AnyWorker]
-"""Makes a worker that is not started yet: make(oracle, directory, bell=..., likeness=..., limits=...)."""
+"""Makes a worker that is not started yet: make(oracle, directory, bell=..., likeness=..., limits=...)
+
+A run with a journal adds journal=..."""
 
 
 @dataclass(frozen=True)
@@ -130,6 +133,7 @@ class WorkerPool:
         repeat_each: One call in this many is sent again at the end of its batch.
         make: Makes a worker; see `MakeWorker`.
         timer: Counts the seconds in which the run only waits for answers.
+        journal: Has the answers of the run so far, and keeps the new ones. None keeps nothing.
     """
 
     def __init__(
@@ -142,6 +146,7 @@ class WorkerPool:
         limits: Limits | None = None,
         make: MakeWorker = Worker,
         timer: PhaseTimer | None = None,
+        journal: Journal | None = None,
     ) -> None:
         self.oracles = {oracle.name: oracle for oracle in oracles}
         #: By implementation, one subject for each path that plain calls take.
@@ -161,14 +166,16 @@ class WorkerPool:
         self._limits = limits or Limits()
         self._make = make
         self._timer = timer or PhaseTimer()
+        self.journal = journal
         self._announced: set[str] = set()
         self._bell = threading.Event()
 
     def start(self) -> None:
         """Start every worker; each imports its framework while the others work."""
         for name, oracle in self.oracles.items():
+            journal = {} if self.journal is None else {"journal": self.journal.of(name)}
             self.workers[name] = self._make(
-                oracle, self._directory, bell=self._bell, likeness=self._likeness, limits=self._limits
+                oracle, self._directory, bell=self._bell, likeness=self._likeness, limits=self._limits, **journal
             )
             self.workers[name].start()
 

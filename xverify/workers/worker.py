@@ -11,16 +11,17 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from xverify.core.call import NO_MEMORY, Outcome, decode_call, decode_outcome, encode_call
+from xverify.core.call import NO_MEMORY, Outcome, decode_call, decode_outcome, encode_call, encode_outcome
 from xverify.core.errors import NotStartedError, WorkerFailedError
 from xverify.oracles.protocol import Oracle
 from xverify.workers.child import unwrap, wrap
+from xverify.workers.journal import Request, WorkerJournal, refusing_full_disk
 from xverify.workers.process import END, Limits, Process
 
 STARTS = 3
@@ -50,6 +51,7 @@ class Worker:
             calls with equal properties get the outcome "spared", since each would cost a process. None spares nothing.
         forks: The process that answers may be forked from one that has loaded the framework, so that it can be replaced at once
             (see `xverify.workers.fork_server`). Kernels never fork, since their modules may do anything.
+        journal: Has the answers to earlier requests, and keeps the new ones. None keeps nothing.
     """
 
     def __init__(
@@ -62,12 +64,15 @@ class Worker:
         bell: threading.Event | None = None,
         likeness: Callable[[bytes], Hashable] | None = None,
         forks: bool = True,
+        journal: WorkerJournal | None = None,
     ) -> None:
         self.oracle = oracle
         self.limits = limits or Limits()
         self.bell = bell or threading.Event()
         self._process = Process(oracle, python, self.limits, directory, self.bell, forks)
         self.likeness = likeness
+        self._answers = journal
+        self._forked_before = False  # a forked process answered in an earlier part of the run
         self._fatal: dict[tuple[str, Hashable], int] = {}
         self.failed: str | None = None
         self.versions: dict[str, Any] = {}
@@ -114,7 +119,9 @@ class Worker:
         self._serial += len(batch)
         self._unanswered.update((request.number, request) for request in batch)
         self._batches.append(batch)
-        self._spare(batch)
+        for request in batch:  # one by one, since a recorded death spares those after it
+            self._spare([request])
+            self._recall(request)
         if left := [request for request in batch if request.outcome is None]:
             self._unsent.append(left)
         self._advance()
@@ -177,7 +184,7 @@ class Worker:
     @property
     def forks(self) -> bool:
         """True if the process that answers was forked."""
-        return self._process.forked
+        return self._process.forked or self._forked_before
 
     def renew(self) -> None:
         """Replace the process unless it is new, when no batch is pending."""
@@ -235,9 +242,12 @@ class Worker:
             self._give_up(message[1])
         elif message[0] == "answers":
             _, numbers, parcel, seconds = message
-            for number, blob in zip(numbers, unwrap(parcel), strict=True):
-                if number != except_for:  # too late is a hang, even if the signal woke it up
-                    self._unanswered.pop(number).outcome = decode_outcome(blob)
+            # Too late is a hang, even if the signal woke it up.
+            answers = {n: blob for n, blob in zip(numbers, unwrap(parcel), strict=True) if n != except_for}
+            outcomes = {number: decode_outcome(blob) for number, blob in answers.items()}
+            self._keep(answers, seconds)
+            for number, outcome in outcomes.items():
+                self._unanswered.pop(number).outcome = outcome
             self.seconds += seconds
             self.slowest = max(self.slowest, seconds)
             self.calls += len(numbers)
@@ -281,7 +291,8 @@ class Worker:
                 self._unsent.appendleft(requests[1:])
                 requests = requests[:1]
             numbers = tuple(request.number for request in requests)
-            parcel = wrap([r.blob for r in requests], self._process.parcel(numbers[0]))
+            with refusing_full_disk():
+                parcel = wrap([r.blob for r in requests], self._process.parcel(numbers[0]))
             self._in_flight.append(numbers[-1])
             self._process.fresh = False
             self._moved = time.monotonic()
@@ -317,11 +328,11 @@ class Worker:
             suspect = sent[0] if len(sent) == 1 else None
         self._fruitless += 1
         if suspect in self._unanswered:
-            died = self._unanswered.pop(suspect)
-            died.outcome = Outcome(kind, message=message)
-            if self.likeness is not None:
-                alike = died.options, self.likeness(died.blob)
-                self._fatal[alike] = min(died.number, self._fatal.get(alike, died.number))
+            died, outcome = self._unanswered[suspect], Outcome(kind, message=message)
+            if self._answers is not None:
+                blob = encode_outcome(outcome)
+                self._answers.keep_death(died.blob, died.options, blob, message, self._process.forked)
+            self._end_with(died, outcome)
             self._spare(list(self._unanswered.values()))
             self._fruitless = 0
         elif self._process.forked and self._fruitless > 1:
@@ -355,6 +366,40 @@ class Worker:
         while (message := self._process.message()) is not None:
             if message[0] == "answers":
                 self._take(message, except_for)
+
+    def _end_with(self, request: _Request, outcome: Outcome) -> None:
+        """Give a call that ended the process its outcome, so that later calls like it are spared."""
+        self._unanswered.pop(request.number).outcome = outcome
+        if self.likeness is not None:
+            alike = request.options, self.likeness(request.blob)
+            self._fatal[alike] = min(request.number, self._fatal.get(alike, request.number))
+
+    # -- the journal of answers ---------------------------------------------------------------------------
+
+    def _keep(self, answers: Mapping[int, bytes], seconds: float) -> None:
+        """Keep answers in the journal before they are used."""
+        if self._answers is not None and answers:
+            requests = [(self._unanswered[number], blob) for number, blob in answers.items()]
+            kept = [Request(request.blob, request.options, blob) for request, blob in requests]
+            self._answers.keep(kept, seconds, self._process.forked)
+
+    def _recall(self, request: _Request) -> None:
+        """Give a request the outcome that the journal has for it, as if the process had answered."""
+        if self._answers is None or request.outcome is not None:
+            return
+        recorded = self._answers.take(request.blob, request.options)
+        if recorded is None:
+            return
+        outcome = decode_outcome(recorded.outcome)
+        self._forked_before |= recorded.forked
+        if recorded.death:
+            self.restarts += 1
+            self._end_with(request, outcome)
+            return
+        self._unanswered.pop(request.number).outcome = outcome
+        self.seconds += recorded.seconds
+        self.slowest = max(self.slowest, recorded.slowest)
+        self.calls += 1
 
     def _spare(self, waiting: Sequence[_Request]) -> None:
         """Give the calls that would also end the next process the outcome "spared".
