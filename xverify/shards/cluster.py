@@ -6,6 +6,7 @@ like that of any other shard.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import queue
@@ -87,14 +88,26 @@ def connected(address: str) -> Iterator[Any]:
                 )
             )
         try:
+            if target is address:
+                asyncio.run(_greet(address))
             client = distributed.Client(target, timeout=CONNECT_SECONDS, set_as_default=False)
-        except (OSError, TimeoutError, ValueError) as error:
+        except (OSError, TimeoutError, ValueError, RuntimeError) as error:
             reason = " ".join(str(error).split())[:200] or type(error).__name__
             raise UnableError(
                 f"no Dask scheduler answers at {address} ({reason}); start one with: dask scheduler"
             ) from None
         stack.callback(_closed, client)
         yield client
+
+
+async def _greet(address: str) -> None:
+    """Connect to a scheduler and leave. Dask's client waits for ever where a server accepts and says nothing."""
+    import distributed
+    from distributed.core import connect
+
+    settings = distributed.Security().get_connection_args("client")
+    connection = await asyncio.wait_for(connect(address, timeout=CONNECT_SECONDS, **settings), CONNECT_SECONDS)
+    connection.abort()
 
 
 def _closed(client: Any) -> None:
@@ -220,18 +233,23 @@ def _on_worker(described: dict[str, Any], shared: str, token: str, stop: str) ->
     """Run a shard in a worker of the cluster. The client's event interrupts it."""
     import distributed
 
-    event, ended, is_set = distributed.Event(stop), threading.Event(), threading.Event()
+    event = distributed.Event(stop)
     _ = event.client  # only this thread can look it up
+    ended, is_set, has_looked = threading.Event(), threading.Event(), threading.Event()
 
     def watch() -> None:
+        wait = 0.0
         while not ended.is_set() and not is_set.is_set():
             try:
-                if event.wait(timeout=f"{CHECK_SECONDS}s"):
+                if event.wait(timeout=f"{wait}s"):
                     is_set.set()
             except Exception:  # without a scheduler there is nobody to interrupt the shard
                 ended.wait(CHECK_SECONDS)
+            has_looked.set()
+            wait = CHECK_SECONDS
 
     threading.Thread(target=watch, daemon=True).start()
+    has_looked.wait(CHECK_SECONDS)
     try:
         return run_packed(described, shared, token, lambda: FINISH if is_set.is_set() else GOES_ON)
     finally:
