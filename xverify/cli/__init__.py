@@ -12,6 +12,7 @@ from xverify.cli.certify import certify
 from xverify.cli.gate import gate
 from xverify.cli.inspect import contracts, explain, oracles
 from xverify.cli.ledger import ledger
+from xverify.cli.merge import merge
 from xverify.cli.replay import replay
 from xverify.cli.sweep import report, sweep
 
@@ -32,5 +33,5 @@ def main() -> None:
     gc.set_threshold(*COLLECTION)
 
 
-for command in (sweep, gate, certify, replay, bisect, report, ledger, oracles, contracts, explain, bench):
+for command in (sweep, gate, certify, replay, bisect, report, merge, ledger, oracles, contracts, explain, bench):
     main.add_command(command)

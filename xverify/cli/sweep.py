@@ -62,6 +62,12 @@ LEAST_SECONDS = 1.0
     help="Make N calls in all, and ignore --budget. The same seed and N then give the same report.",
 )
 @click.option("--seed", default=0, show_default=True, help="Seed of the random values and calls.")
+@click.option(
+    "--shard",
+    metavar="K/N",
+    help="Do shard K of N of the run only, for example 3/16. With --budget, each shard has the whole budget. "
+    "Combine the shards with: xverify merge.",
+)
 @click.option("--runs", type=click.Path(path_type=Path), help="Folder for the run's files.  [default: reports/runs]")
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Also write the report (JSON) to this file.")
 @click.option("--html", "html_file", type=click.Path(path_type=Path), help="Also write the report (HTML) to this file.")
@@ -87,6 +93,7 @@ def sweep(
     budget: str,
     cases: int | None,
     seed: int,
+    shard: str | None,
     runs: Path | None,
     json_file: Path | None,
     html_file: Path | None,
@@ -101,6 +108,7 @@ def sweep(
     3 interrupted or unable.
     """
     from xverify import report as reports
+    from xverify.core.shard import shard_named
     from xverify.engine import select
     from xverify.engine import vary as varying
     from xverify.engine.options import Options
@@ -111,6 +119,7 @@ def sweep(
     from xverify.report.console import ConsoleProgress, print_summary
 
     failing, varied = _verdicts(fail_on), varying.dimensions(vary)
+    part = None if shard is None else shard_named(shard)
     if newest and names:
         raise UsageError(
             f"--newest runs every implementation; for one, write --oracle {re.split('==|@|:', names[0])[0]}==newest"
@@ -142,6 +151,7 @@ def sweep(
         limit,
         cases,
         left_out=(*left_out, *not_varied, *unread),
+        shard=part,
     )
     gc.freeze()  # what was imported stays, so the collector need not look at it again
     try:

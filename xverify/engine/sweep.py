@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from xverify.engine.asking import interruptible, start
 from xverify.engine.changes import conclude_changes
+from xverify.engine.combine import Session, combined
 from xverify.engine.conclude import conclude
 from xverify.engine.disambiguate import disambiguate
 from xverify.engine.equivalences import check_equivalences
 from xverify.engine.events import Consumer, SweepFinished
 from xverify.engine.explore import explore
 from xverify.engine.options import Options
+from xverify.engine.shards import SESSIONS, copy_calls, sessions_of, write_shard
 from xverify.engine.shrink import shrink_findings
 from xverify.engine.state import RunState, new_run
-from xverify.engine.store import on_disk_first, report, write_json
+from xverify.engine.store import on_disk_first, result_of, write_json
 from xverify.engine.texts import check_texts
 from xverify.engine.variant_differences import conclude_variants
 from xverify.workers.phase_timer import ELSE
@@ -54,10 +57,10 @@ PHASES = (
 
 
 def sweep(options: Options, emit: Consumer) -> dict[str, Any]:
-    """Run a sweep, and write ``report.json`` into its directory.
+    """Run a sweep or one shard of it, and write ``report.json`` into its directory.
 
     Each finding is in ``findings.jsonl`` before it is announced, so that a killed run leaves its findings.
-    A run that ^C interrupts reports what it has.
+    A run that ^C interrupts reports what it has. A shard also writes ``shard.json``, which `xverify.engine.shards` reads.
 
     Returns:
         The report as data.
@@ -66,6 +69,26 @@ def sweep(options: Options, emit: Consumer) -> dict[str, Any]:
         OSError: The directory cannot be written.
     """
     options.directory.mkdir(parents=True, exist_ok=True)
+    results: list[Session] = []
+    began = time.monotonic()
+    for session in sessions_of(options):
+        if results and not results[-1].report["run"]["complete"]:
+            break
+        left = max(1.0, options.budget - (time.monotonic() - began)) if options.cases is None else options.budget
+        results.append(_run_session(replace(session, budget=left if results else options.budget), emit))
+    result = combined(results)
+    result["run"]["budget"] = options.budget
+    if options.shard is not None:
+        result["run"]["shard"] = write_shard(options, results)
+    else:
+        copy_calls(result, [(each, options.directory) for each in results], options.directory)
+        shutil.rmtree(options.directory / SESSIONS, ignore_errors=True)
+    write_json(options.directory / "report.json", result)
+    emit(SweepFinished(options.directory / "report.json"))
+    return result
+
+
+def _run_session(options: Options, emit: Consumer) -> Session:
     state = new_run(options, lambda event: announce(event))
     announce = on_disk_first(state, emit)
     try:
@@ -73,12 +96,11 @@ def sweep(options: Options, emit: Consumer) -> dict[str, Any]:
             start(state)
             for phase in PHASES:
                 run_phase(state, phase)
-            result = report(state)
+            result = result_of(state)
     finally:
         state.pool.stop()
-    write_json(options.directory / "report.json", result)
-    emit(SweepFinished(options.directory / "report.json"))
-    return result
+    folder = "" if options.scripts is None else options.scripts.parent.relative_to(options.directory).as_posix()
+    return replace(result, folder=folder)
 
 
 def run_phase(state: RunState, phase: Phase) -> None:

@@ -1,0 +1,84 @@
+"""The command ``xverify merge``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from xverify.cli.common import PASS, UNABLE, clear, console_of_output, say
+from xverify.core.errors import DamagedFileError, UsageError
+
+
+@click.command()
+@click.argument("results", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="DIR...")
+@click.option(
+    "--output",
+    "-o",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Folder for the report. It must be new or empty.  [default: a new one in reports/runs]",
+)
+@click.option("--partial", is_flag=True, help="Merge also if shards are missing. The report then says which.")
+@clear
+def merge(results: tuple[Path, ...], output: Path | None, partial: bool) -> int:
+    """Combine the shards of a run into the report of the run.
+
+    DIR is the run directory of a shard, its report.json, or a folder of such directories. A shard that is there twice
+    with the same result counts once.
+
+    Exit codes: 0 written, 2 wrong usage or shards of different runs, 3 shards are missing.
+    """
+    files = [file for path in results for file in _files(path)]
+    return _merge_sweeps(list(dict.fromkeys(file.resolve() for file in files)), output, partial)
+
+
+def _files(path: Path) -> list[Path]:
+    """The shard files that a path names."""
+    from xverify.engine.shards import FILE, shard_file
+
+    if not path.exists():
+        raise UsageError(f"{path} does not exist: name the run directories of shards")
+    own = shard_file(path)
+    listed = [own] if own is not None else sorted(path.glob(f"*/{FILE}")) if path.is_dir() else []
+    if not listed:
+        raise UsageError(
+            f"{path} holds no shard: make one with xverify sweep --shard K/N; unrelated runs are merged by xverify report"
+        )
+    return listed
+
+
+def _merge_sweeps(files: list[Path], output: Path | None, partial: bool) -> int:
+    from xverify import report as reports
+    from xverify.engine import select, shards
+    from xverify.engine.store import write_json
+    from xverify.engine.sweep import new_run_id, run_directory
+    from xverify.report.console import print_summary
+    from xverify.report.schema import check
+
+    results = [shards.read_shard(file) for file in files]
+    for result in results:
+        for session in result.sessions:
+            try:
+                check({**session.report, "causes": []})
+            except ValueError as error:
+                raise DamagedFileError(f"{result.path}: {error}") from None
+    merged = shards.merge(results)
+    for result in merged.repeated:
+        say(f"{result.path} is left out: shard {result.shard} is there already with the same result")
+    if merged.missing and not partial:
+        raise shards.unable(merged.missing)
+    if output is not None and output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise UsageError(f"-o {output} is not empty: name a new folder")
+    directory = output or run_directory(select.writable(select.RUNS), new_run_id())
+    report = merged.report
+    report["run"]["id"] = directory.resolve().name
+    directory.mkdir(parents=True, exist_ok=True)
+    origins = [(session, result.path.parent) for result in merged.used for session in result.sessions]
+    shards.copy_calls(report, origins, directory)
+    write_json(directory / "report.json", report)
+    reports.write_files(report, directory)
+    print_summary(report, console_of_output(), directory / "report.html")
+    if merged.missing:
+        say(f"the report lacks {len(merged.missing)} of {len(merged.missing) + len(merged.used)} shards")
+    return PASS if report["run"]["complete"] or merged.missing else UNABLE
