@@ -22,6 +22,7 @@ from xverify.certify.identity import changed_files
 from xverify.certify.ranges import Range, Ranges
 from xverify.core.codec import read_json
 from xverify.core.errors import DamagedFileError, UsageError
+from xverify.core.shard import Shard
 from xverify.report.schema import errors
 
 SCHEMA = "xverify.certificate/2"
@@ -117,6 +118,12 @@ def _contradiction(certificate: Mapping[str, Any]) -> str:
             return "a counterexample is outside the domain"
         if ranges.count(ranges.without(((start, stop),), proven.get(entry["slice"], ()))) < stop - start:
             return "a counterexample is in what is proven"
+    if any(
+        part not in domain.slices or units[-1][1] > domain.units
+        for part, units in requested_of(certificate).items()
+        if units
+    ):
+        return "a requested range is outside the domain"
     counts, total = certificate["counts"], size(domain)
     if counts != {"triples": total, "proven": triples(domain, proven)}:
         return "its counts are not those of its ranges"
@@ -164,6 +171,46 @@ def proven_of(certificate: Mapping[str, Any]) -> dict[int, Ranges]:
     """Return the proven units of a certificate, by slice, without empty entries."""
     proven = {entry["slice"]: ranges.united(_pairs(entry["ranges"])) for entry in certificate["proven"]}
     return {part: united for part, united in proven.items() if united}
+
+
+def requested_of(certificate: Mapping[str, Any]) -> dict[int, Ranges]:
+    """Return the requested units of a certificate, by slice.
+
+    A certificate of an earlier version of xverify does not state them. Then they are those that it decides.
+    """
+    if "requested" not in certificate:
+        decided = {part: list(units) for part, units in proven_of(certificate).items()}
+        for entry in certificate["counterexamples"]:
+            decided.setdefault(entry["slice"], []).append((entry["range"][0], entry["range"][1]))
+        return {part: ranges.united(units) for part, units in decided.items()}
+    return {part: ranges.united(entry["ranges"]) for entry in certificate["requested"] for part in entry["slices"]}
+
+
+def requested_to_json(requested: Mapping[int, Ranges]) -> list[dict[str, Any]]:
+    """Return requested units as they stand in a certificate: slices with the same ranges are one entry."""
+    slices: dict[Ranges, list[int]] = {}
+    for part, units in requested.items():
+        slices.setdefault(units, []).append(part)
+    return [{"slices": parts, "ranges": [list(interval) for interval in units]} for units, parts in slices.items()]
+
+
+def together(domain: Domain, *sets: Mapping[int, Ranges]) -> dict[int, Ranges]:
+    """Return the units that are in some of the sets, by slice, in the order of the domain."""
+    united = {
+        part: ranges.united(units for units_of in sets for units in units_of.get(part, ())) for part in domain.slices
+    }
+    return {part: units for part, units in united.items() if units}
+
+
+def shard_of(certificate: Mapping[str, Any]) -> Shard | None:
+    """Return the shard that a certificate is of, or None."""
+    entry = certificate.get("shard")
+    return None if entry is None else Shard(entry["index"], entry["count"])
+
+
+def shard_to_json(shard: Shard) -> dict[str, int]:
+    """Return a shard as it stands in a certificate."""
+    return {"index": shard.index, "count": shard.count}
 
 
 def _pairs(entries: Sequence[Sequence[int]]) -> list[Range]:
@@ -234,6 +281,10 @@ class Book:
     """Entries of the certificate, in order of slice and range."""
     runs: list[dict[str, Any]] = field(default_factory=list)
     """Entries of earlier runs."""
+    requested: Mapping[int, Ranges] = field(default_factory=dict)
+    """Units that all runs together were to prove, by slice; of a shard, those of the undivided run."""
+    shard: Shard | None = None
+    """The shard that this run proves, or None."""
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _began: float = field(default_factory=time.time)
     _before: int = 0
@@ -251,6 +302,7 @@ class Book:
         self.explaining = tuple(certificate["readings"]["explain"])
         self.counterexamples = list(certificate["counterexamples"])
         self.runs = list(certificate["runs"])
+        self.requested = together(self.domain, requested_of(certificate), self.requested)
         self._before = self.triples()
 
     def triples(self) -> int:
@@ -318,9 +370,11 @@ class Book:
         return {
             "schema": SCHEMA,
             "status": status(self.domain, self.proven, self.counterexamples),
+            **({} if self.shard is None else {"shard": shard_to_json(self.shard)}),
             **{part: self.head[part] for part in ("subject", "contract", "domain", "through")},
             "readings": {"admitted": list(self.admitted), "explain": list(self.explaining)},
             "equality": EQUALITY,
+            "requested": requested_to_json(self.requested),
             "proven": [{"slice": part, "ranges": [list(interval) for interval in self.proven[part]]} for part in order],
             "counts": {"triples": size(self.domain), "proven": self.triples()},
             "counterexamples": self.counterexamples,

@@ -33,7 +33,7 @@ from xverify.core.errors import FlushingError, RefusedError, UnableError, Worker
 from xverify.oracles.protocol import Oracle
 from xverify.workers.process import Limits
 
-Shard = tuple[int, Range]
+Piece = tuple[int, Range]
 """A slice, and a range of its units."""
 
 FIRST_TIMES = 4.0
@@ -217,33 +217,33 @@ class _Run:
     show: Callable[[int], None]
     stop: threading.Event = field(default_factory=threading.Event)
     failures: list[BaseException] = field(default_factory=list)
-    faults: dict[Shard, _Fault] = field(default_factory=dict)
+    faults: dict[Piece, _Fault] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        self._shards = self._in_order()
+        self._pieces = self._in_order()
 
-    def _in_order(self) -> Iterator[Shard]:
+    def _in_order(self) -> Iterator[Piece]:
         step = self.task.book.through.units_of_request
         for part, remaining in left(self.task).items():
             for units in ranges.in_steps(remaining, step):
                 yield part, units
 
-    def _next(self) -> Shard | None:
+    def _next(self) -> Piece | None:
         with self._lock:
             if self.stop.is_set() or time.monotonic() >= self.task.until:
                 return None
-            return next(self._shards, None)
+            return next(self._pieces, None)
 
     def work(self, bulk: Bulk) -> None:
         """Prove ranges with one worker until none is left."""
-        under_way: deque[tuple[Shard, Columns]] = deque()
+        under_way: deque[tuple[Piece, Columns]] = deque()
         try:
             while True:
-                while not bulk.full and (shard := self._next()) is not None:
-                    columns = bulk.through.domain.columns(shard[0], *shard[1])
+                while not bulk.full and (piece := self._next()) is not None:
+                    columns = bulk.through.domain.columns(piece[0], *piece[1])
                     bulk.submit(columns)
-                    under_way.append((shard, columns))
+                    under_way.append((piece, columns))
                 if not under_way:
                     return
                 self._collect(bulk, under_way)
@@ -251,7 +251,7 @@ class _Run:
             self.failures.append(error)
             self.stop.set()
 
-    def _collect(self, bulk: Bulk, under_way: deque[tuple[Shard, Columns]]) -> None:
+    def _collect(self, bulk: Bulk, under_way: deque[tuple[Piece, Columns]]) -> None:
         (part, units), columns = under_way.popleft()
         task, book = self.task, self.task.book
         outcome, y = bulk.collect()
@@ -277,7 +277,7 @@ class _Run:
         """Record the first of the faults that stopped the run, whatever else was in progress."""
         if self.faults:
             order = {part: number for number, part in enumerate(self.task.book.domain.slices)}
-            part, units = min(self.faults, key=lambda shard: (order[shard[0]], shard[1]))
+            part, units = min(self.faults, key=lambda piece: (order[piece[0]], piece[1]))
             self._refute(bulk, part, units, self.faults[part, units])
 
     def _refute(self, bulk: Bulk, part: int, units: Range, fault: _Fault) -> None:

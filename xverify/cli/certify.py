@@ -51,6 +51,12 @@ FILE = click.Path(path_type=Path)
     help="Check only this difference x - zero point, or these. For domains TYPE-float32.  [default: all]",
 )
 @click.option(
+    "--shard",
+    "shard_text",
+    metavar="K/N",
+    help="Check only part K of N equal parts; xverify merge combines their certificates.  [default: everything]",
+)
+@click.option(
     "--scale",
     "scales",
     multiple=True,
@@ -108,6 +114,7 @@ def certify(
     contract: str | None,
     units: str | None,
     difference: str | None,
+    shard_text: str | None,
     scales: tuple[str, ...],
     zero_point: str,
     out_dtype: str | None,
@@ -127,13 +134,15 @@ def certify(
 
     Exit codes: 0 everything requested is proven, 1 counterexample, 2 wrong usage, 3 unfinished.
     """
-    from xverify.certify.certificate import Book, changed, domain_to_json, held, load
+    from xverify.certify import ranges
+    from xverify.certify.certificate import Book, changed, domain_to_json, held, load, shard_of
     from xverify.certify.identity import subject, versions
     from xverify.certify.judging import Judge
     from xverify.certify.listing import grouped, print_domains
     from xverify.certify.prove import Task, prove, seal, start, triples_left, try_out
     from xverify.certify.subjects import domain_named, parts_asked, readings_of, subject_named, through_of
     from xverify.core.machine import machine
+    from xverify.core.shard import shard_named
     from xverify.engine import select
     from xverify.workers.process import Limits
 
@@ -144,18 +153,24 @@ def certify(
         return PASS
     if domain_name is None:
         raise UsageError("--domain is missing: name the domain to check; see: xverify certify --list")
+    shard = shard_named(shard_text) if shard_text else None
     until = time.monotonic() + select.seconds(budget) if budget else float("inf")
     target = select.KERNEL if target is None else target
     oracle = subject_named(target, say)
     domain = domain_named(domain_name, zero_point, scales)
     requested = parts_asked(domain, units, difference)
     through = through_of(oracle, contract, domain, granularity, out_dtype)
+    units_of_run = requested if shard is None else ranges.share(requested, through.units_of_request, shard)
     judge = Judge(domain, through.out, readings_of(through))
     limits = Limits(call=select.seconds(timeout), memory=memory << 20)
     if output is not None and not output.name:
         raise UsageError("-o is empty: give it the name of a file")
     path = output or select.RUNS / "certificates" / _file_name(
-        oracle.name, through.contract.id, domain.name, through.out
+        oracle.name,
+        through.contract.id,
+        domain.name,
+        through.out,
+        *(() if shard is None else (f"shard={shard.index}-of-{shard.count}",)),
     )
     select.writable_file(path)
     with ExitStack() as stack:
@@ -166,7 +181,7 @@ def certify(
         for bulk in bulks:
             stack.callback(bulk.stop)
         judge.prepare()
-        estimate = try_out(bulks[0], judge, requested)
+        estimate = try_out(bulks[0], judge, units_of_run or requested)
         for bulk in bulks[1:]:
             bulk.patience = bulks[0].patience
         sources = bulks[0].sources()
@@ -178,19 +193,23 @@ def certify(
             "versions": versions(bulks[0].worker.versions, sources.versions),
             "machine": machine(),
         }
-        book = Book(path, head, through, judge.readings, count)
+        book = Book(path, head, through, judge.readings, count, requested=requested, shard=shard)
         if before is not None:
-            if differences := changed(before, book.head):
+            differences = changed(before, book.head)
+            if shard_of(before) != shard:
+                differences.append(f"the shard was {shard_of(before) or 'none'}, is {shard or 'none'}")
+            if differences:
                 raise UsageError(
                     f"{path} holds another proof: {'; '.join(differences)}. "
                     "Start again with --anew, or write to another file with -o"
                 )
             book.go_on(before)
-        task = Task(book, judge, requested, keep_going, until)
+        task = Task(book, judge, units_of_run, keep_going, until)
         todo = triples_left(task)
         if book.counterexamples and not keep_going:
             todo = 0
-        say(f"{oracle.name}: {domain.words}, {through.granularity}, {through.out} out")
+        of_shard = "" if shard is None else f", shard {shard}"
+        say(f"{oracle.name}: {domain.words}, {through.granularity}, {through.out} out{of_shard}")
         if todo:
             took = estimate.seconds(todo, min(count, os.cpu_count() or 1))
             already = f"{grouped(book.triples())} are proven; " if book.triples() else ""
@@ -203,6 +222,8 @@ def certify(
                 say(f"interrupted; {_proven(book)}. Repeat the command to continue")
                 return UNABLE
             seal(book, oracle, sources, bulks, before)
+        elif shard is not None and before is None:
+            book.write()  # an empty shard has a certificate too
     return _print_result(console, task, target, contract if contract and select.is_file(contract) else "")
 
 
@@ -255,5 +276,10 @@ def _print_result(console: Console, task: Task, target: str, contract_file: str)
     if left(task):
         say(f"unfinished: {_proven(book)}. Repeat the command to continue")
         return UNABLE
+    if not task.asked:
+        say(f"shard {book.shard} is empty: there are more shards than requests. Its certificate is {book.path}")
+        return PASS
     say(f"proven by the reading {book.explaining[0]}: {_proven(book)}")
+    if book.shard is not None:
+        say(f"this is shard {book.shard}. Combine all shards with: xverify merge CERTIFICATE... -o CERTIFICATE")
     return PASS
