@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from xverify.cli import divided
 from xverify.cli.common import FINDINGS, PASS, UNABLE, clear, console_of_output, say
+from xverify.cli.divided import option_on
 from xverify.core.errors import UsageError
 from xverify.core.verdict import Verdict
 
@@ -83,8 +85,21 @@ LEAST_SECONDS = 1.0
     default="",
     help="Exit with 1 if there are findings of these verdicts, for example violation,crash.  [default: none]",
 )
+@click.option(
+    "-n",
+    "--processes",
+    metavar="N|auto",
+    help="Divide the run into N shards, and run them at the same time; auto: as many as cores and memory allow. "
+    "With --on: the number of tasks.  [default: 1; with --on one for each thread of the workers]",
+)
+@option_on
+@click.option("--events", "events", type=click.Path(path_type=Path), hidden=True)
+@click.option("--neighbours", type=click.IntRange(1), default=1, hidden=True)
 @clear
+@click.pass_context
 def sweep(
+    context: click.Context,
+    /,
     patterns: tuple[str, ...],
     names: tuple[str, ...],
     newest: bool,
@@ -99,6 +114,12 @@ def sweep(
     html_file: Path | None,
     junit_file: Path | None,
     fail_on: str,
+    processes: str | None,
+    on: str | None,
+    needs: tuple[str, ...],
+    shard_timeout: str | None,
+    events: Path | None,
+    neighbours: int,
 ) -> int:
     """Run every implementation, and report what differs.
 
@@ -111,20 +132,27 @@ def sweep(
     from xverify.core.shard import shard_named
     from xverify.engine import select
     from xverify.engine import vary as varying
+    from xverify.engine.events import SweepStarted
     from xverify.engine.options import Options
     from xverify.engine.sweep import new_run_id, run_directory
     from xverify.engine.sweep import sweep as run_sweep
     from xverify.oracles.releases import remark_on_age
     from xverify.report import summary
     from xverify.report.console import ConsoleProgress, print_summary
+    from xverify.shards.progress import EventFile
+    from xverify.workers.crash_log import half_of_memory
+    from xverify.workers.process import Limits
 
     failing, varied = _verdicts(fail_on), varying.dimensions(vary)
     part = None if shard is None else shard_named(shard)
+    count = divided.count_named(processes)
+    divided.require_alone(shard, count, on, needs)
     if newest and names:
         raise UsageError(
             f"--newest runs every implementation; for one, write --oracle {re.split('==|@|:', names[0])[0]}==newest"
         )
     limit = select.seconds(budget, 0.0 if cases else LEAST_SECONDS)
+    seconds_of_shard = divided.timeout_of_shard(shard_timeout, limit, cases)
     contracts, unread = select.contracts_named(patterns)
     oracles, left_out = select.oracles_named(names, kernel, say, contracts, newest)
     oracles = oracles if patterns else tuple(map(select.without_other_releases, oracles))
@@ -140,32 +168,46 @@ def sweep(
         click.echo(f"xverify: {sentence}", err=True)
     command = shlex.join(["xverify", *sys.argv[1:]])
     console = console_of_output()
-    progress = ConsoleProgress(console)
-    options = Options(
-        contracts,
-        (*oracles, *more),
-        directory,
-        directory.name,
-        command,
-        seed,
-        limit,
-        cases,
-        left_out=(*left_out, *not_varied, *unread),
-        shard=part,
-    )
-    gc.freeze()  # what was imported stays, so the collector need not look at it again
-    try:
-        report = run_sweep(options, progress)
-    finally:
-        progress.close()
-    reports.write_files(report, directory)
+    if on is not None or (count is not None and count > 1):
+        division = divided.Division(count, on, needs, seconds_of_shard)
+        every = tuple(oracle.name for oracle in (*oracles, *more))
+        begun = SweepStarted(directory.name, tuple(contract.id for contract in contracts), every, limit, cases)
+        directory.mkdir(parents=True, exist_ok=True)
+        report, code = divided.sweep_in_shards(context, division, directory, begun, console)
+    else:
+        code = PASS
+        progress = ConsoleProgress(console)
+        written = None if events is None else EventFile(events)
+        options = Options(
+            contracts,
+            (*oracles, *more),
+            directory,
+            directory.name,
+            command,
+            seed,
+            limit,
+            cases,
+            limits=Limits(resident=half_of_memory() // neighbours),
+            left_out=(*left_out, *not_varied, *unread),
+            shard=part,
+        )
+        gc.freeze()  # what was imported stays, so the collector need not look at it again
+        try:
+            report = run_sweep(options, written or progress)
+        finally:
+            progress.close()
+            if written is not None:
+                written.close()
+        reports.write_files(report, directory)
     for kind, path in outputs.items():
         if path is not None:
             path.write_text(reports.render(report, kind), encoding="utf-8")
     print_summary(report, console, directory / "report.html")
-    if not report["run"]["complete"]:
+    if not report["run"]["complete"] and code == PASS:
         click.echo("xverify: interrupted; the report covers the calls made so far", err=True)
         return UNABLE
+    if code != PASS:
+        return code
     return FINDINGS if any(finding["verdict"] in failing for finding in report["findings"]) else PASS
 
 

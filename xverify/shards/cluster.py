@@ -13,6 +13,7 @@ import queue
 import re
 import secrets
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -130,8 +131,18 @@ def number_of_shards(client: Any) -> int:
 
 def without_workers(client: Any, needs: Sequence[str]) -> list[str]:
     """Resources that no worker of the cluster states now."""
-    stated = {name for worker in client.scheduler_info(n_workers=-1)["workers"].values() for name in worker["resources"]}
+    stated = {
+        name for worker in client.scheduler_info(n_workers=-1)["workers"].values() for name in worker["resources"]
+    }
     return [name for name in needs if name not in stated]
+
+
+def threads_of_machine(client: Any) -> int:
+    """The largest number of threads that the workers of one machine have: so many shards run there at once."""
+    threads: Counter[str] = Counter()
+    for worker in client.scheduler_info(n_workers=-1)["workers"].values():
+        threads[worker["host"]] += worker["nthreads"]
+    return max(threads.values(), default=1)
 
 
 def run_on(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import asdict, fields
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -66,22 +67,22 @@ class Together:
     shard has begun it.
 
     Args:
-        run_id: The name of the whole run.
+        started: The first event of the whole run.
         keys: The keys of the shards.
         emit: The consumer of the stream.
     """
 
-    def __init__(self, run_id: str, keys: tuple[str, ...], emit: Consumer) -> None:
-        self._run_id, self._emit = run_id, emit
+    def __init__(self, started: events.SweepStarted, keys: Iterable[str], emit: Consumer) -> None:
+        self._emit = emit
         self._lock = threading.Lock()
         self._started = time.monotonic()
-        self._latest: dict[str, events.Progressed] = {}
+        self._sessions: dict[str, list[events.Progressed]] = defaultdict(list)
         self._seen: set[tuple[Any, ...]] = set()
-        self._begun = False
         self._exploring = set(keys)
         self._to_shrink = 0
         self._shrunk: list[Event] = []
         self._shrinking = False
+        emit(started)
 
     def line(self, key: str, line: str) -> None:
         """Take a line of a shard's events."""
@@ -93,7 +94,7 @@ class Together:
     def restart(self, key: str) -> None:
         """Forget the counts of a shard that begins again."""
         with self._lock:
-            self._latest.pop(key, None)
+            self._sessions.pop(key, None)
 
     def ended(self, key: str) -> None:
         """Note that a shard has ended: nothing waits for it."""
@@ -103,14 +104,11 @@ class Together:
     def _take(self, key: str, event: Event) -> None:
         match event:
             case events.SweepStarted():
-                if not self._begun:
-                    self._begun = True
-                    whole = {field.name: getattr(event, field.name) for field in fields(event)}
-                    self._emit(events.SweepStarted(**{**whole, "run_id": self._run_id}))
+                self._sessions[key].append(events.Progressed("", 0, 0, 0, 0.0))  # a shard may have several sessions
             case events.WorkerReady() | events.WorkerFailed() | events.FindingFound():
                 self._once(event)
             case events.Progressed():
-                self._latest[key] = event
+                self._sessions[key][-1:] = [event]
                 if not self._shrinking:
                     self._emit(self._sum(event.phase))
             case events.ShrinkStarted(count):
@@ -129,7 +127,7 @@ class Together:
             self._emit(event)
 
     def _sum(self, phase: str) -> events.Progressed:
-        every = self._latest.values()
+        every = [event for sessions in self._sessions.values() for event in sessions]
         return events.Progressed(
             phase,
             sum(event.cases for event in every),
