@@ -11,13 +11,13 @@ import pytest
 from xverify import contracts
 from xverify.arithmetic.reading import Reading
 from xverify.arithmetic.readings import EXACT, FLOAT32, Stepwise
-from xverify.core.call import Call, Outcome, Tensor
+from xverify.core.call import NO_MEMORY, Call, Outcome, Tensor
 from xverify.core.dtypes import tensor
 from xverify.verify import verdicts
 from xverify.verify.attribute import Zeros
 from xverify.verify.findings import Discrepancy
 from xverify.verify.legal import legal_set
-from xverify.verify.verdicts import NO_MEMORY, NOTES, Judged, judge
+from xverify.verify.verdicts import NOTES, Judged, judge
 
 ONNX = contracts.get("ai.onnx/DequantizeLinear-13")
 SINGLE = 16777217

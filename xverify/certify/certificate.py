@@ -34,6 +34,9 @@ MOST_COUNTEREXAMPLES = 64
 EQUALITY = "bit for bit; any NaN is any NaN, -0 is not +0, subnormals are kept"
 """Definition of equality in the certificate."""
 
+Place = tuple[int, Range]
+"""A slice, and a range of its units."""
+
 IDENTITY = ("subject", "contract", "domain", "through", "versions", "machine")
 """Parts of a certificate that must be unchanged when a run continues it."""
 
@@ -112,6 +115,9 @@ def _contradiction(certificate: Mapping[str, Any]) -> str:
         return "its proven ranges are not in order, or empty"
     if set(proven) - set(domain.slices) or any(r[-1][1] > domain.units for r in proven.values()):
         return "a proven range is outside the domain"
+    for part, (start, stop) in excluded_of(certificate).values():
+        if part not in domain.slices or not start < stop <= domain.units:
+            return "a reading is excluded outside the domain"
     for entry in certificate["counterexamples"]:
         start, stop = entry["range"]
         if entry["slice"] not in domain.slices or not start < stop <= domain.units:
@@ -130,6 +136,8 @@ def _contradiction(certificate: Mapping[str, Any]) -> str:
     if certificate["status"] != status(domain, proven, certificate["counterexamples"]):
         return f"it is not {certificate['status']}, by its ranges and counterexamples"
     readings = certificate["readings"]
+    if set(readings["explain"]) & set(excluded_of(certificate)):
+        return "a reading that explains it is excluded as well"
     if set(readings["explain"]) - set(readings["admitted"]) or not readings["explain"]:
         return "the readings that explain it are none of those that are admitted"
     return ""
@@ -202,6 +210,24 @@ def together(domain: Domain, *sets: Mapping[int, Ranges]) -> dict[int, Ranges]:
     return {part: units for part, units in united.items() if units}
 
 
+def excluded_of(certificate: Mapping[str, Any]) -> dict[str, Place]:
+    """Return the first proven units that each excluded reading does not give, by its name."""
+    return {
+        entry["reading"]: (entry["slice"], (entry["range"][0], entry["range"][1]))
+        for entry in certificate["readings"].get("excluded", ())
+    }
+
+
+def machines_of(certificate: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the machines on which a certificate was made."""
+    return list(certificate.get("machines") or [certificate["machine"]])
+
+
+def same_machine(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """True if two machines differ at most in their number of cores."""
+    return {**one, "cores": None} == {**other, "cores": None}
+
+
 def shard_of(certificate: Mapping[str, Any]) -> Shard | None:
     """Return the shard that a certificate is of, or None."""
     entry = certificate.get("shard")
@@ -233,6 +259,8 @@ def changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """Describe the differences between the identities of two certificates, a few words each."""
     words = []
     for part in IDENTITY:
+        if part == "machine" and any(same_machine(machine, new[part]) for machine in machines_of(old)):
+            continue
         if old[part] == new[part] or not isinstance(new[part], dict):
             words += [] if old[part] == new[part] else [f"{part} was {old[part]}, is {new[part]}"]
             continue
@@ -257,6 +285,76 @@ def _difference(part: str, name: str, old: Any, new: Any) -> str:
         if part not in ("versions", "through")
         else f"{name} was {old}, is {new}"
     )
+
+
+@dataclass(frozen=True)
+class Findings:
+    """The results that a certificate states."""
+
+    admitted: Sequence[str]
+    """Names of the readings that the edition admits."""
+    explaining: Sequence[str]
+    """Names of the readings that give everything proven."""
+    excluded: Mapping[str, Place]
+    """The first proven units that a reading does not give, by the reading's name."""
+    requested: Mapping[int, Ranges]
+    """Requested units, by slice."""
+    proven: Mapping[int, Ranges]
+    """Proven units, by slice."""
+    counterexamples: Sequence[Mapping[str, Any]]
+    """Entries of the certificate, in order of slice and range."""
+    runs: Sequence[Mapping[str, Any]]
+    """Entries of the runs."""
+    machines: Sequence[Mapping[str, Any]]
+    """Machines of the runs, at least one."""
+
+
+def content(domain: Domain, head: Mapping[str, Any], findings: Findings, shard: Shard | None = None) -> dict[str, Any]:
+    """Return a certificate as JSON data.
+
+    Args:
+        domain: The domain.
+        head: Values of the parts in `IDENTITY`.
+        findings: The results.
+        shard: The shard that the certificate is of, or None.
+    """
+    proven, excluded = findings.proven, findings.excluded
+    left_out = [
+        {"reading": name, "slice": excluded[name][0], "range": list(excluded[name][1])}
+        for name in findings.admitted
+        if name in excluded
+    ]
+    return {
+        "schema": SCHEMA,
+        "status": status(domain, proven, findings.counterexamples),
+        **({} if shard is None else {"shard": shard_to_json(shard)}),
+        **{part: head[part] for part in ("subject", "contract", "domain", "through")},
+        "readings": {
+            "admitted": list(findings.admitted),
+            "explain": list(findings.explaining),
+            **({"excluded": left_out} if left_out else {}),
+        },
+        "equality": EQUALITY,
+        "requested": requested_to_json(findings.requested),
+        "proven": [
+            {"slice": part, "ranges": [list(interval) for interval in proven[part]]}
+            for part in domain.slices
+            if proven.get(part)
+        ],
+        "counts": {"triples": size(domain), "proven": triples(domain, proven)},
+        "counterexamples": list(findings.counterexamples),
+        "versions": head["versions"],
+        "machine": findings.machines[0],
+        **({"machines": list(findings.machines)} if len(findings.machines) > 1 else {}),
+        "runs": list(findings.runs),
+    }
+
+
+def replace_file(path: Path, certificate: Mapping[str, Any]) -> None:
+    """Write a certificate. At every moment its file is the complete old one or the complete new one."""
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(json.dumps(certificate, allow_nan=False) + "\n", encoding="utf-8")
+    os.replace(partial, path)
 
 
 @dataclass(eq=False)
@@ -285,6 +383,10 @@ class Book:
     """Units that all runs together were to prove, by slice; of a shard, those of the undivided run."""
     shard: Shard | None = None
     """The shard that this run proves, or None."""
+    excluded: dict[str, Place] = field(default_factory=dict)
+    """The first proven units that a reading does not give, by the reading's name."""
+    machines: list[Mapping[str, Any]] = field(default_factory=list)
+    """Machines of all runs, if an earlier one ran on another machine."""
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _began: float = field(default_factory=time.time)
     _before: int = 0
@@ -300,7 +402,10 @@ class Book:
         """Continue the certificate of an earlier run."""
         self.proven = proven_of(certificate)
         self.explaining = tuple(certificate["readings"]["explain"])
+        self.excluded = excluded_of(certificate)
         self.counterexamples = list(certificate["counterexamples"])
+        here = self.head["machine"]
+        self.machines = [here if same_machine(each, here) else each for each in machines_of(certificate)]
         self.runs = list(certificate["runs"])
         self.requested = together(self.domain, requested_of(certificate), self.requested)
         self._before = self.triples()
@@ -313,13 +418,23 @@ class Book:
         """Return the units of a slice that contain a counterexample."""
         return ranges.united(entry["range"] for entry in self.counterexamples if entry["slice"] == part)
 
+    def compared(self, part: int, units: Range) -> tuple[str, ...]:
+        """Return the readings to compare the values of some units with.
+
+        A reading that only later units exclude is among them. So the first units that exclude a reading do not depend on
+        the order in which the workers finish.
+        """
+        with self._lock:
+            later = (name for name, place in self.excluded.items() if place > (part, units))
+            return (*self.explaining, *later)
+
     def add(self, part: int, units: Range, explaining: Sequence[str]) -> bool:
         """Record units as proven.
 
         Args:
             part: The slice.
             units: Range of units.
-            explaining: Names of the readings that each give all values of these units.
+            explaining: Names of those readings of `compared` that each give all values of these units.
 
         Returns:
             False, with nothing recorded, if none of the readings gives everything that was proven before.
@@ -328,6 +443,9 @@ class Book:
             left = tuple(name for name in self.explaining if name in explaining)
             if not left:
                 return False
+            for name in self.compared(part, units):
+                if name not in explaining:
+                    self.excluded[name] = (part, units)
             self.explaining = left
             self.proven[part] = ranges.united([*self.proven.get(part, ()), units])
             self.write()
@@ -336,6 +454,8 @@ class Book:
     def refute(self, counterexample: dict[str, Any]) -> None:
         """Record a counterexample."""
         with self._lock:
+            if len(self.machines) > 1:
+                counterexample = {**counterexample, "processor": self.head["machine"]["processor"]}
             if len(self.counterexamples) < MOST_COUNTEREXAMPLES:
                 self.counterexamples.append(counterexample)
                 self.counterexamples.sort(key=lambda entry: (entry["slice"], entry["range"]))
@@ -344,40 +464,40 @@ class Book:
     def write(self) -> None:
         """Write the file. At every moment it is the complete old file or the complete new one."""
         with self._lock:
-            partial = self.path.with_name(self.path.name + ".partial")
-            partial.write_text(json.dumps(self.to_json(), allow_nan=False) + "\n", encoding="utf-8")
-            os.replace(partial, self.path)
+            replace_file(self.path, self.to_json())
 
     def take_back(self, before: Mapping[str, Any] | None) -> None:
         """Restore the certificate as it was before the run, or remove it if there was none."""
         with self._lock:
             if before is None:
                 self.path.unlink(missing_ok=True)
-                return
-            partial = self.path.with_name(self.path.name + ".partial")
-            partial.write_text(json.dumps(before, allow_nan=False) + "\n", encoding="utf-8")
-            os.replace(partial, self.path)
+            else:
+                replace_file(self.path, before)
 
     def to_json(self) -> dict[str, Any]:
         """Return the certificate as JSON data."""
-        now = {
+        now: dict[str, Any] = {
             "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._began)),
             "seconds": round(time.time() - self._began, 1),
             "proven": self.triples() - self._before,
             "workers": self.workers,
         }
-        order = [part for part in self.domain.slices if self.proven.get(part)]
-        return {
-            "schema": SCHEMA,
-            "status": status(self.domain, self.proven, self.counterexamples),
-            **({} if self.shard is None else {"shard": shard_to_json(self.shard)}),
-            **{part: self.head[part] for part in ("subject", "contract", "domain", "through")},
-            "readings": {"admitted": list(self.admitted), "explain": list(self.explaining)},
-            "equality": EQUALITY,
-            "requested": requested_to_json(self.requested),
-            "proven": [{"slice": part, "ranges": [list(interval) for interval in self.proven[part]]} for part in order],
-            "counts": {"triples": size(self.domain), "proven": self.triples()},
-            "counterexamples": self.counterexamples,
-            **{part: self.head[part] for part in ("versions", "machine")},
-            "runs": [*self.runs, now],
-        }
+        if self.shard is not None:
+            now["shard"] = shard_to_json(self.shard)
+        if len(self.machines) > 1:
+            now["processor"] = self.head["machine"]["processor"]
+        return content(
+            self.domain,
+            self.head,
+            Findings(
+                self.admitted,
+                self.explaining,
+                self.excluded,
+                self.requested,
+                self.proven,
+                self.counterexamples,
+                [*self.runs, now],
+                self.machines or [self.head["machine"]],
+            ),
+            self.shard,
+        )

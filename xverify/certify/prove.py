@@ -255,11 +255,11 @@ class _Run:
         (part, units), columns = under_way.popleft()
         task, book = self.task, self.task.book
         outcome, y = bulk.collect()
-        names = book.explaining
         if outcome.kind == "hang":
             while under_way:
                 self._collect(bulk, under_way)
             outcome, y, columns = _by_calls(bulk, columns)
+        names = book.compared(part, units)
         explaining = task.judge.explaining(names, columns, y, whole=True) if is_tensor(outcome) else ()
         if explaining and book.add(part, units, explaining):
             self.show(book.triples())

@@ -191,7 +191,8 @@ def in_words(entry: Mapping[str, Any], where: bool = True) -> str:
     units = f" in units {entry['range'][0]} to {entry['range'][1] - 1}" if where else ""
     if entry["triple"] is None:
         first = entry["message"].partition("\n")[0]
-        return f"{entry['kind']}: {first or 'no values'}, in a call of {grouped(entry['values_of_call'])} values{units}"
+        call = f", in a call of {grouped(entry['values_of_call'])} values" if entry["values_of_call"] else ""
+        return f"{entry['kind']}: {first or 'no values'}{call}{units}"
     triple = entry["triple"]
     words = [
         f"{role.replace('_', ' ')} {triple[role]['decimal']} ({triple[role]['hex']})"

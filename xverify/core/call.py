@@ -198,6 +198,9 @@ class Call:
         return hashlib.sha256(encode_call(replace(self, origin=""))).hexdigest()[:32]
 
 
+NO_MEMORY = "out of memory"
+"""The beginning of a crash's message if memory ran out."""
+
 AT_RUN = "run"
 """The stage of a failure in an implementation that accepts a model first and runs it later."""
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import date, timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from xverify import contracts
 from xverify.contracts.model import Contract
@@ -26,7 +27,9 @@ from xverify.environments.installers import Say, unsaid
 from xverify.oracles import all_oracles, answers, installed_version, with_option
 from xverify.oracles.plugin import PATHS, TargetError, distinguished, plugin
 from xverify.oracles.protocol import Oracle
-from xverify.strategies.limits import CallLimits, parsed
+
+if TYPE_CHECKING:
+    from xverify.strategies.limits import CallLimits
 
 RUNS = Path("reports", "runs")
 """The folder of runs, below the current directory."""
@@ -529,6 +532,8 @@ def call_limits(
     Raises:
         UsageError: A word is no number, or no range of ranks.
     """
+    from xverify.strategies.limits import parsed  # it imports Hypothesis, which certify does not need
+
     words = [[str(word).strip() for word in listed if str(word).strip()] for listed in (block_sizes, axes, ranks)]
     try:
         return parsed(words[0], words[1], words[2], contiguous)

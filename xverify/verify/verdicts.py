@@ -16,7 +16,7 @@ from xverify.arithmetic.linear_operands import on_grid
 from xverify.arithmetic.reading import Reading
 from xverify.contracts.model import Cell, Contract, Judgement
 from xverify.core.bits import canonical
-from xverify.core.call import AT_RUN, Call, Outcome
+from xverify.core.call import AT_RUN, NO_MEMORY, Call, Outcome
 from xverify.core.dtypes import FLOATS, INTEGERS
 from xverify.core.rounding import is_subnormal
 from xverify.core.surroundings import Graph, changing_graph, changing_operators, surround
@@ -130,9 +130,6 @@ def judge(contract: Contract, call: Call, number: int = 0, legal: Legal | None =
 
 SAME_AS = "same-as-"
 """The beginning of the name of the clause that stands for an implementation to match."""
-
-NO_MEMORY = "out of memory"
-"""The beginning of a crash's message if memory ran out."""
 
 _TESTED_BY_VALUES = (
     "output-shape", "output-type", "multiplication-precision", "rounding", "scaled-bounds", "narrow-range",

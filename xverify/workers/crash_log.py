@@ -7,8 +7,8 @@ import re
 import signal
 from pathlib import Path
 
+from xverify.core.call import NO_MEMORY
 from xverify.oracles.memory_faults import MARK
-from xverify.verify.verdicts import NO_MEMORY
 from xverify.workers.child import FILE_LIMIT, OUT_OF_MEMORY, read_crash_log
 
 MOST_CHARACTERS = 1500

@@ -16,10 +16,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from xverify.core.call import Outcome, decode_call, decode_outcome, encode_call
+from xverify.core.call import NO_MEMORY, Outcome, decode_call, decode_outcome, encode_call
 from xverify.core.errors import NotStartedError, WorkerFailedError
 from xverify.oracles.protocol import Oracle
-from xverify.verify.verdicts import NO_MEMORY
 from xverify.workers.child import unwrap, wrap
 from xverify.workers.process import END, Limits, Process
 
