@@ -8,6 +8,7 @@ import os
 import shlex
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,7 +40,7 @@ SECONDS_OF_CASE = 2.0
 SECONDS_OF_PROOF = 24 * 3600.0
 """Seconds that the shard of a certificate may take, if it has no budget."""
 
-OWN = ("processes", "shards", "on", "needs", "shard_timeout", "shard", "events", "neighbours")
+OWN = ("processes", "shards", "on", "needs", "shard_timeout", "shard", "shard_text", "events", "neighbours")
 """Parameters of the division, which a shard does not get."""
 
 
@@ -209,7 +210,7 @@ def sweep_in_shards(
     from xverify.shards.merging import merged_run
     from xverify.shards.task import EVENTS, FOLDER
 
-    interrupts, folder = Interrupts(), directory / SHARDS
+    interrupts, folder, begun = Interrupts(), directory / SHARDS, time.monotonic()
     written = arguments(context, (*OWN, "runs", "json_file", "html_file", "junit_file", "fail_on"))
     with runner(division, interrupts) as (count, neighbours, run):
         written += ["--runs", FOLDER, "--events", f"{FOLDER}/{EVENTS}", "--neighbours", str(neighbours)]
@@ -221,7 +222,7 @@ def sweep_in_shards(
             watch.close()
     files = _results(ends)
     command = shlex.join(["xverify", *sys.argv[1:]])
-    merged = merged_run(files, directory, command)
+    merged = merged_run(files, directory, command, time.monotonic() - begun)
     if merged.missing:
         for end in ends:
             if end.result is None:

@@ -152,6 +152,8 @@ def sweep(
             f"--newest runs every implementation; for one, write --oracle {re.split('==|@|:', names[0])[0]}==newest"
         )
     limit = select.seconds(budget, 0.0 if cases else LEAST_SECONDS)
+    if shard_timeout is not None and on is None and count is None:
+        raise UsageError("--shard-timeout limits a shard of -n or --on: add one of them")
     seconds_of_shard = divided.timeout_of_shard(shard_timeout, limit, cases)
     contracts, unread = select.contracts_named(patterns)
     oracles, left_out = select.oracles_named(names, kernel, say, contracts, newest)

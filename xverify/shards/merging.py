@@ -13,13 +13,14 @@ from xverify.engine.store import write_json
 from xverify.report.schema import check
 
 
-def merged_run(results: Sequence[Path], directory: Path, command: str) -> shards.Merged:
+def merged_run(results: Sequence[Path], directory: Path, command: str, seconds: float) -> shards.Merged:
     """Combine the results of shards, and write the report of the run into its directory.
 
     Args:
         results: The ``shard.json`` of each shard.
         directory: The directory of the run.
         command: The command line of the run, for the report.
+        seconds: Seconds that the run took.
 
     Raises:
         DamagedFileError: A file is damaged.
@@ -34,7 +35,7 @@ def merged_run(results: Sequence[Path], directory: Path, command: str) -> shards
                 raise DamagedFileError(f"{result.path}: {error}") from None
     merged = shards.merge(each)
     report = merged.report
-    report["run"] |= {"id": directory.resolve().name, "command": command}
+    report["run"] |= {"id": directory.resolve().name, "command": command, "seconds": round(seconds, 1)}
     origins = [(session, result.path.parent) for result in merged.used for session in result.sessions]
     shards.copy_calls(report, origins, directory)
     with (directory / "findings.jsonl").open("w", encoding="utf-8") as file:
