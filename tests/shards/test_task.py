@@ -11,7 +11,7 @@ from fake_tasks import attempts, fake_task, names
 
 from xverify.core.errors import UsageError
 from xverify.shards import task as tasks
-from xverify.shards.task import END, ShardFailedError, packed, run_packed, run_task, unpack
+from xverify.shards.task import END, FOLDER, ShardFailedError, Task, packed, run_packed, run_task, unpack
 
 
 @pytest.fixture
@@ -70,6 +70,14 @@ def test_a_packed_result_is_what_was_made(tmp_path, notes):
         assert unpack(task, data["archive"], tmp_path / "here") is not None
     assert (names(tmp_path / "here"), hidden(tmp_path / "here")) == (["s1"], [])
     assert not shared.exists()
+
+
+def test_a_command_runs_in_its_directory_where_that_exists(tmp_path):
+    for number, directory in enumerate((tmp_path, tmp_path / "missing")):
+        task = Task(f"t-{number}", ("sh", "-c", f"pwd > {FOLDER}/x"), "x", 60.0, directory=str(directory))
+        done = run_task(task, tmp_path / "shards")
+        assert done.result is not None
+        assert (done.result.read_text().strip() == str(tmp_path)) is (number == 0)
 
 
 def test_a_worker_that_sees_the_directory_of_results_writes_there(tmp_path, notes):

@@ -171,7 +171,8 @@ def certify(
     if domain_name is None:
         raise UsageError("--domain is missing: name the domain to check; see: xverify certify --list")
     shard = shard_named(shard_text) if shard_text else None
-    divided.require_alone(shard_text, None, on, needs)
+    seconds = divided.timeout_of_shard(shard_timeout, select.seconds(budget) if budget else None, None)
+    division = divided.division(shard_text, shards if on is not None else None, on, needs, seconds)
     if on is None and (shards is not None or shard_timeout is not None):
         raise UsageError("--shards and --shard-timeout need --on ADDRESS; on this machine, -n divides the work")
     until = time.monotonic() + select.seconds(budget) if budget else float("inf")
@@ -193,9 +194,8 @@ def certify(
         *(() if shard is None else (f"shard={shard.index}-of-{shard.count}",)),
     )
     select.writable_file(path)
-    if on is not None:
-        seconds = divided.timeout_of_shard(shard_timeout, select.seconds(budget) if budget else None, None)
-        return divided.certify_in_shards(context, divided.Division(shards, on, needs, seconds), path, workers)
+    if division is not None:
+        return divided.certify_in_shards(context, division, path, workers)
     with ExitStack() as stack:
         stack.enter_context(held(path))
         before = load(path) if path.exists() and not anew else None

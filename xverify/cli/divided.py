@@ -76,7 +76,7 @@ class Division:
     """The number of shards; None for one for each thread of the cluster."""
 
     on: str | None
-    """The address of a cluster, as typed; None for this machine."""
+    """The address of a cluster in Dask's form, or local-cluster:N; None for this machine."""
 
     needs: tuple[str, ...]
 
@@ -102,16 +102,30 @@ def count_named(text: str | None) -> int | None:
     return int(text)
 
 
-def require_alone(shard: str | None, count: int | None, on: str | None, needs: Sequence[str]) -> None:
-    """Refuse options that contradict each other.
+def division(
+    shard: str | None, count: int | None, on: str | None, needs: tuple[str, ...], seconds: float
+) -> Division | None:
+    """The user's wish to divide a run; None if the run is not divided.
+
+    Args:
+        shard: The shard to do, as typed.
+        count: The number of shards.
+        on: The address of a cluster, as typed.
+        needs: Resources that workers must state.
+        seconds: Seconds after which a shard is killed.
 
     Raises:
-        UsageError: They do.
+        UsageError: The options contradict each other, the address is wrong, or the package distributed is missing.
     """
     if shard is not None and (count is not None or on is not None):
         raise UsageError("--shard does one part of a run, and -n and --on do all: leave one of them out")
-    if needs and on is None:
-        raise UsageError("--needs names resources of Dask workers: it needs --on ADDRESS")
+    if on is None:
+        if needs:
+            raise UsageError("--needs names resources of Dask workers: it needs --on ADDRESS")
+        return Division(count, None, (), seconds) if count is not None and count > 1 else None
+    from xverify.shards.cluster import checked_address
+
+    return Division(count, checked_address(on, needs), needs, seconds)
 
 
 def timeout_of_shard(text: str | None, budget: float | None, cases: int | None) -> float:
@@ -132,17 +146,17 @@ def timeout_of_shard(text: str | None, budget: float | None, cases: int | None) 
 
 
 @contextlib.contextmanager
-def runner(division: Division, interrupts: Interrupts) -> Iterator[tuple[int, int, Run]]:
+def runner(wish: Division, interrupts: Interrupts) -> Iterator[tuple[int, int, Run]]:
     """The number of shards, the number of shards on one machine at the same time, and a function that runs them.
 
     Raises:
-        UsageError: The address is wrong, or nothing says how many shards there are.
+        UsageError: Nothing says how many shards there are.
         UnableError: No cluster answers.
     """
-    if division.on is None:
+    if wish.on is None:
         from xverify.shards.local import run_here
 
-        count = division.count or 1
+        count = wish.count or 1
 
         def here(tasks: Sequence[Task], folder: Path, watch: Watch) -> list[Done]:
             return run_here(tasks, folder, watch.announce, watch.on_line, interrupts, watch.restarted)
@@ -151,10 +165,9 @@ def runner(division: Division, interrupts: Interrupts) -> Iterator[tuple[int, in
         return
     from xverify.shards import cluster
 
-    address = cluster.checked_address(division.on, division.needs)
-    with cluster.connected(address) as client:
-        count = division.count or cluster.number_of_shards(client)
-        for name in cluster.without_workers(client, division.needs):
+    with cluster.connected(wish.on) as client:
+        count = wish.count or cluster.number_of_shards(client)
+        for name in cluster.without_workers(client, wish.needs):
             say(f"no worker of the cluster states the resource {name} now; the shards wait for one")
 
         def there(tasks: Sequence[Task], folder: Path, watch: Watch) -> list[Done]:
@@ -163,7 +176,7 @@ def runner(division: Division, interrupts: Interrupts) -> Iterator[tuple[int, in
         yield count, cluster.threads_of_machine(client), there
 
 
-def tasks_of(command: str, written: Sequence[str], count: int, result: str, division: Division) -> list[Task]:
+def tasks_of(command: str, written: Sequence[str], count: int, result: str, wish: Division) -> list[Task]:
     """The tasks of all shards of a command.
 
     Args:
@@ -171,7 +184,7 @@ def tasks_of(command: str, written: Sequence[str], count: int, result: str, divi
         written: Its arguments, without those of the shard.
         count: The number of shards.
         result: The glob pattern of the result file.
-        division: The user's wish.
+        wish: The user's wish.
     """
     from xverify.shards.task import PYTHON, Task
 
@@ -180,21 +193,22 @@ def tasks_of(command: str, written: Sequence[str], count: int, result: str, divi
             f"{command}-{index}-of-{count}",
             (PYTHON, "-m", "xverify", command, *written, "--shard", str(Shard(index, count))),
             result,
-            division.seconds,
-            division.needs,
+            wish.seconds,
+            wish.needs,
+            os.getcwd(),
         )
         for index in range(1, count + 1)
     ]
 
 
 def sweep_in_shards(
-    context: click.Context, division: Division, directory: Path, started: SweepStarted, console: Console
+    context: click.Context, wish: Division, directory: Path, started: SweepStarted, console: Console
 ) -> tuple[dict[str, Any], int]:
     """Run a sweep in shards, and write its report into its directory.
 
     Args:
         context: The context of the command.
-        division: The user's wish.
+        wish: The user's wish.
         directory: The directory of the run.
         started: The first event of the run.
         console: Where progress goes.
@@ -212,10 +226,10 @@ def sweep_in_shards(
 
     interrupts, folder, begun = Interrupts(), directory / SHARDS, time.monotonic()
     written = arguments(context, (*OWN, "runs", "json_file", "html_file", "junit_file", "fail_on"))
-    with runner(division, interrupts) as (count, neighbours, run):
+    with _without_empty(directory), runner(wish, interrupts) as (count, neighbours, run):
         written += ["--runs", FOLDER, "--events", f"{FOLDER}/{EVENTS}", "--neighbours", str(neighbours)]
-        tasks = tasks_of("sweep", written, count, "*/shard.json", division)
-        watch = Watch(tasks, started, console if division.on is None else None)
+        tasks = tasks_of("sweep", written, count, "*/shard.json", wish)
+        watch = Watch(tasks, started, console if wish.on is None else None)
         try:
             ends = run(tasks, folder, watch)
         finally:
@@ -227,18 +241,31 @@ def sweep_in_shards(
         for end in ends:
             if end.result is None:
                 say(f"{_name(end)} is missing: {end.error}")
-        say(f"the others are in {folder}; make the missing ones with --shard, then: xverify merge {folder}/*")
+                say(f"make it with the options of this run and: --shard {_shard(end)} --runs {folder / end.key}")
+        say(f"the other shards are in {folder}; with all of them: xverify merge {folder}/*/")
         return merged.report, UNABLE
     shutil.rmtree(folder, ignore_errors=True)
     return merged.report, PASS
 
 
-def certify_in_shards(context: click.Context, division: Division, path: Path, workers: int | None) -> int:
+@contextlib.contextmanager
+def _without_empty(directory: Path) -> Iterator[None]:
+    """Remove the directory of a run that fails before anything is in it."""
+    try:
+        yield
+    except BaseException:
+        for empty in (directory / SHARDS, directory):
+            with contextlib.suppress(OSError):
+                empty.rmdir()
+        raise
+
+
+def certify_in_shards(context: click.Context, wish: Division, path: Path, workers: int | None) -> int:
     """Prove a domain in shards, and write the certificate.
 
     Args:
         context: The context of the command.
-        division: The user's wish.
+        wish: The user's wish.
         path: The certificate. If it exists, it is of the same proof.
         workers: Processes that run the kernel, for each shard.
 
@@ -255,9 +282,9 @@ def certify_in_shards(context: click.Context, division: Division, path: Path, wo
     folder = path.parent / f"{path.name}.{SHARDS}-{name}"
     if context.params["anew"]:
         shutil.rmtree(folder, ignore_errors=True)
-    with runner(division, Interrupts()) as (count, _, run):
+    with runner(wish, Interrupts()) as (count, _, run):
         written += ["-n", str(workers or 1), "-o", f"{FOLDER}/certificate.json"]
-        tasks = tasks_of("certify", written, count, "certificate.json", division)
+        tasks = tasks_of("certify", written, count, "certificate.json", wish)
         watch = Watch(tasks, None, None)
         ends = run(tasks, folder, watch)
     files = _results(ends)
@@ -293,10 +320,13 @@ def _results(ends: Sequence[Done]) -> list[Path]:
     raise UsageError(sentence) if first.is_hopeless else UnableError(sentence)
 
 
-def _name(end: Done) -> str:
-    """A shard as the user names it."""
+def _shard(end: Done) -> Shard:
     _, index, _, count = end.key.rsplit("-", 3)
-    return f"shard {index}/{count}"
+    return Shard(int(index), int(count))
+
+
+def _name(end: Done) -> str:
+    return f"shard {_shard(end)}"
 
 
 class Watch:

@@ -145,16 +145,15 @@ def sweep(
 
     failing, varied = _verdicts(fail_on), varying.dimensions(vary)
     part = None if shard is None else shard_named(shard)
-    count = divided.count_named(processes)
-    divided.require_alone(shard, count, on, needs)
     if newest and names:
         raise UsageError(
             f"--newest runs every implementation; for one, write --oracle {re.split('==|@|:', names[0])[0]}==newest"
         )
     limit = select.seconds(budget, 0.0 if cases else LEAST_SECONDS)
-    if shard_timeout is not None and on is None and count is None:
+    seconds = divided.timeout_of_shard(shard_timeout, limit, cases)
+    division = divided.division(shard, divided.count_named(processes), on, needs, seconds)
+    if shard_timeout is not None and division is None:
         raise UsageError("--shard-timeout limits a shard of -n or --on: add one of them")
-    seconds_of_shard = divided.timeout_of_shard(shard_timeout, limit, cases)
     contracts, unread = select.contracts_named(patterns)
     oracles, left_out = select.oracles_named(names, kernel, say, contracts, newest)
     oracles = oracles if patterns else tuple(map(select.without_other_releases, oracles))
@@ -170,8 +169,7 @@ def sweep(
         click.echo(f"xverify: {sentence}", err=True)
     command = shlex.join(["xverify", *sys.argv[1:]])
     console = console_of_output()
-    if on is not None or (count is not None and count > 1):
-        division = divided.Division(count, on, needs, seconds_of_shard)
+    if division is not None:
         every = tuple(oracle.name for oracle in (*oracles, *more))
         begun = SweepStarted(directory.name, tuple(contract.id for contract in contracts), every, limit, cases)
         directory.mkdir(parents=True, exist_ok=True)

@@ -12,6 +12,7 @@ import logging
 import queue
 import re
 import secrets
+import shutil
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -216,6 +217,9 @@ def run_on(
                 announce(done)
     finally:
         token.unlink(missing_ok=True)
+        for key in gathered:  # a worker that was killed could not remove its attempt
+            for attempt in folder.glob(f".{key}-*"):
+                shutil.rmtree(attempt, ignore_errors=True)
         with contextlib.suppress(Exception):
             client.cancel(futures, force=True)
     lost = "the connection to the scheduler was lost"

@@ -104,7 +104,10 @@ class Together:
     def _take(self, key: str, event: Event) -> None:
         match event:
             case events.SweepStarted():
-                self._sessions[key].append(events.Progressed("", 0, 0, 0, 0.0))  # a shard may have several sessions
+                # A shard may have several sessions, one after another.
+                self._sessions[key].append(events.Progressed("", 0, 0, 0, 0.0))
+                self._exploring.add(key)
+                self._shrinking = False
             case events.WorkerReady() | events.WorkerFailed() | events.FindingFound():
                 self._once(event)
             case events.Progressed():
@@ -143,3 +146,4 @@ class Together:
             self._emit(events.ShrinkStarted(self._to_shrink))
             for event in self._shrunk:
                 self._emit(event)
+            self._shrunk.clear()

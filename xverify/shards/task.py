@@ -87,6 +87,9 @@ class Task:
     needs: tuple[str, ...] = ()
     """Resources that a worker must state, for example ``avx512``."""
 
+    directory: str = ""
+    """The directory in which the command runs, where it exists: relative names of files are found there."""
+
 
 @dataclass(frozen=True)
 class Done:
@@ -181,6 +184,7 @@ def _run(
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         start_new_session=True,
+        cwd=task.directory if task.directory and os.path.isdir(task.directory) else None,
     )
     assert process.stdout is not None
     logger = threading.Thread(target=_log, args=(process.stdout, attempt / LOG), daemon=True)
