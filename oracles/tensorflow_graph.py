@@ -228,7 +228,7 @@ def _optimizer(tf: Any, on: bool) -> Iterator[None]:
 
 
 def _without_counters(message: str) -> str:
-    """A message without the numbers that TensorFlow gives functions in the order in which a process makes them."""
+    """A message without the numbers of functions, which TensorFlow counts in each process."""
     return re.sub(r"(__inference_\w+?)_\d+\b", r"\1", message)
 
 

@@ -23,7 +23,7 @@ from xverify.core.errors import DamagedFileError, UsageError
 @click.option("--partial", is_flag=True, help="Merge also if shards are missing. The report then says which.")
 @clear
 def merge(results: tuple[Path, ...], output: Path | None, partial: bool) -> int:
-    """Combine the shards of a sweep into its report, or the certificates of the shards of a proof into one.
+    """Combine the shards of a sweep into its report, or the certificates of a proof's shards into one.
 
     DIR is the run directory of a shard, its report.json, or a folder of such directories. A shard that is there twice
     with the same result counts once.

@@ -204,7 +204,7 @@ def _entry(key: CauseKey, group: Sequence[Json], about: Context) -> dict[str, An
 
 
 def processors_of(findings: Iterable[Json]) -> dict[str, list[str]]:
-    """The field "processors" of a cause. It is absent unless the report has findings from several kinds of processor."""
+    """The field "processors" of a cause; absent if its findings have none."""
     names = {name for finding in findings for name in finding.get("processors", ())}
     return {"processors": sorted(names)} if names else {}
 
