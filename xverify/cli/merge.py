@@ -16,30 +16,46 @@ from xverify.core.errors import DamagedFileError, UsageError
     "--output",
     "-o",
     type=click.Path(path_type=Path),
-    metavar="DIR|CERTIFICATE.json",
-    help="Folder for the report, which must be new or empty; or certificate to write.  [default: a new folder in "
-    "reports/runs; required for certificates]",
+    metavar="PATH",
+    help="Folder for the report; it must be new or empty.  [default: a new one in reports/runs]  "
+    "For certificates: the file to write, required.",
 )
 @click.option("--partial", is_flag=True, help="Merge also if shards are missing. The report then says which.")
 @clear
 def merge(results: tuple[Path, ...], output: Path | None, partial: bool) -> int:
-    """Combine the shards of a run into the report of the run, or the certificates of a proof into one.
+    """Combine the shards of a sweep into its report, or the certificates of a proof's shards into one.
 
     DIR is the run directory of a shard, its report.json, or a folder of such directories. A shard that is there twice
-    with the same result counts once. CERTIFICATE is a file that xverify certify --shard wrote.
+    with the same result counts once.
 
-    Exit codes: 0 written (certificates: everything requested is proven), 1 counterexample, 2 wrong usage or shards of
-    different runs, 3 shards or parts of the proof are missing.
+    Exit codes: 0 written, or everything requested is proven; 1 counterexample, 2 wrong usage or shards of different
+    runs, 3 something is missing.
     """
     from xverify.certify.certificate import is_certificate
 
-    certificates = [path for path in results if is_certificate(path)]
-    if len(certificates) == len(results):
-        return _merge_certificates(results, output)
+    certificates = [path for path in results if path.is_file() and is_certificate(path)]
+    if certificates and len(certificates) < len(results):
+        others = [path for path in results if path not in certificates]
+        raise UsageError(
+            f"{certificates[0]} is a certificate, and {others[0]} is not: merge sweeps and proofs separately"
+        )
     if certificates:
-        raise UsageError(f"{certificates[0]} is a certificate, and the others are not: merge each kind alone")
+        return _merge_certificates(results, output)
     files = [file for path in results for file in _files(path)]
     return _merge_sweeps(list(dict.fromkeys(file.resolve() for file in files)), output, partial)
+
+
+def _merge_certificates(files: tuple[Path, ...], output: Path | None) -> int:
+    from xverify.certify.merge import merge_certificates
+    from xverify.engine import select
+
+    if output is None:
+        raise UsageError("-o is missing: name the certificate to write")
+    select.writable_file(output)
+    result = merge_certificates(files, output)
+    for sentence in result.sentences:
+        say(sentence)
+    return result.code
 
 
 def _files(path: Path) -> list[Path]:
@@ -91,16 +107,3 @@ def _merge_sweeps(files: list[Path], output: Path | None, partial: bool) -> int:
     if merged.missing:
         say(f"the report lacks {len(merged.missing)} of {len(merged.missing) + len(merged.used)} shards")
     return PASS if report["run"]["complete"] or merged.missing else UNABLE
-
-
-def _merge_certificates(files: tuple[Path, ...], output: Path | None) -> int:
-    from xverify.certify.merge import merge_certificates
-    from xverify.engine import select
-
-    if output is None:
-        raise UsageError("-o is missing: name the certificate to write")
-    select.writable_file(output)
-    result = merge_certificates(files, output)
-    for sentence in result.sentences:
-        say(sentence)
-    return result.code

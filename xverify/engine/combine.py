@@ -1,4 +1,4 @@
-"""Combination of the sessions of one run, made in one process or by several shards, into the report of the run.
+"""Combination of the sessions of a run, of one process or of several shards, into its report.
 
 What a session says about a part of an edition depends on that part alone. Everything that depends on several editions is
 decided here, from data: so the report does not depend on how the parts were grouped into sessions and shards.
@@ -164,7 +164,7 @@ def _say_who_is_followed(finding: dict[str, Any], sessions: Sequence[Session]) -
 
 
 def _settle_departures(findings: Sequence[dict[str, Any]], sessions: Sequence[Session]) -> None:
-    """Choose the departures of every finding with a recipe, as `xverify.engine.departing` does in one session."""
+    """Choose the departures of every finding with a recipe, as `departing` does in one session."""
     ways: dict[str, list[Any]] = defaultdict(list)
     for session in sessions:
         for name, listed in session.beside["ways"].items():

@@ -211,7 +211,7 @@ def _earlier(state: RunState, contract: Contract) -> list[Contract]:
 
 
 def _is_later(edition: str, other: str) -> bool:
-    """True if an edition comes after another one. A user's own edition comes after none, and none after it."""
+    """True if an edition comes after another one. No edition comes before or after a user's own."""
     ids = contracts.ids()
     return edition in ids and other in ids and ids.index(edition) > ids.index(other)
 
@@ -298,7 +298,7 @@ def later_twins(state: RunState, contract: Contract, subject: Subject, others: S
 
 
 def _receive(state: RunState, sent: _Sent, refused: list[tuple[Contract, Question]]) -> int:
-    """Compare the outcomes of a batch. Append to ``refused`` the questions to be sent again with another twin."""
+    """Compare the outcomes of a batch. Append the questions to be sent again to ``refused``."""
     count = 0
     for name, questions in sent.to:
         outcomes = iter(state.pool.collect_oldest(name, state.interrupted))

@@ -387,7 +387,7 @@ def merged_findings(reports: Sequence[Json]) -> list[dict[str, Any]]:
 
 
 def with_processors(reports: Sequence[Json]) -> Sequence[Json]:
-    """Add to each finding the processors on which it was seen, if the reports come from several kinds of processor."""
+    """Add to each finding the processors that showed it, if the reports come from several kinds."""
     if len({processor for report in reports for processor in processors(report["run"])}) < 2:
         return reports
     return [

@@ -94,7 +94,7 @@ def parts(weights: Mapping[str, float], cases: int | None, count: int = 1, most:
 
 
 def divided(listed: Sequence[Part], weights: Mapping[str, float], shard: Shard) -> list[Part]:
-    """The parts of one shard, in the order of ``listed``. Each part goes to one shard, the longest parts first.
+    """The parts of one shard, in the order of ``listed``. The longest parts are given out first.
 
     Args:
         listed: The parts of the run, see `parts`.

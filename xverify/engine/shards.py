@@ -1,4 +1,4 @@
-"""Shards of a sweep: the sessions of one, its file, and the combination of several into the report of the run.
+"""Shards of a sweep: sessions, files, and the combination of several into the report of the run.
 
 The file ``shard.json`` lies beside the shard's ``report.json``. It holds the shard's sessions, which the report no longer tells
 apart, and a digest of what the run is.
@@ -34,7 +34,7 @@ SESSIONS = "sessions"
 
 
 def sessions_of(options: Options) -> list[Options]:
-    """The options of each session of a run, or of its shard. A shard without work has one session without editions."""
+    """The options of each session of a run or shard. A shard without work has one without editions."""
     weights = {contract.id: dividing.weight(contract) for contract in options.contracts}
     shard = options.shard or Shard(1, 1)
     listed = dividing.parts(weights, options.cases, shard.count, options.most_cases)
@@ -155,7 +155,7 @@ def _folder(name: str) -> str:
 
 
 def _check(beside: Mapping[str, Any]) -> None:
-    """Raise ValueError, KeyError or TypeError if the facts beside a session's report are not of their types."""
+    """Raise an error if the facts beside a session's report are not of their types."""
     for bits in beside["codes"].values():
         if len(bits) > 64:
             raise ValueError

@@ -78,7 +78,7 @@ def append_finding(state: RunState, finding: Finding) -> None:
 
 
 def result_of(state: RunState) -> Session:
-    """What a session's editions showed: a report without causes, and the facts that `combine` needs beside it."""
+    """The result of a session: a report without causes, and the facts that `combine` needs beside it."""
     result = {
         "schema": SCHEMA,
         "run": _run(state),
@@ -100,7 +100,7 @@ def report(state: RunState) -> dict[str, Any]:
 
 
 def _beside(state: RunState) -> dict[str, Any]:
-    """Facts about a session's editions that make sense only together with those of all editions, see `combine`."""
+    """Facts about a session's editions that make sense only with those of the others."""
     found = state.findings.sorted()
     values: Counter[tuple[str, str]] = Counter()
     differing: Counter[tuple[str, str]] = Counter()
