@@ -16,7 +16,7 @@ from xverify.shards.task import Done, Task
 
 
 class Heard:
-    """What a runner announces."""
+    """The announcements of a runner."""
 
     def __init__(self) -> None:
         self.ends: list[str] = []

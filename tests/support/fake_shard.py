@@ -1,4 +1,4 @@
-"""A stand-in for the command of a shard: it writes a result, and before that it does what its mode says.
+"""A stand-in for the command of a shard: it behaves as its mode says, and writes a result.
 
 Arguments: the folder of the attempt, a folder for notes, the shard's name, and the mode.
 """

@@ -23,5 +23,5 @@ def attempts(notes: Path, index: int = 1) -> list[int]:
 
 
 def names(folder: Path) -> list[str]:
-    """What the results below a folder say, in order."""
+    """The names in the results below a folder, in order."""
     return sorted(json.loads(path.read_text())["name"] for path in folder.glob("*/*/report.json"))

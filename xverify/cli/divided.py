@@ -147,7 +147,7 @@ def timeout_of_shard(text: str | None, budget: float | None, cases: int | None) 
 
 @contextlib.contextmanager
 def runner(wish: Division, interrupts: Interrupts) -> Iterator[tuple[int, int, Run]]:
-    """The number of shards, the number of shards on one machine at the same time, and a function that runs them.
+    """The number of shards, the most on one machine at the same time, and a function that runs all.
 
     Raises:
         UsageError: Nothing says how many shards there are.
@@ -330,7 +330,9 @@ def _name(end: Done) -> str:
 
 
 class Watch:
-    """The display of a divided run: one line of counts on this machine, and a sentence for each end on a cluster.
+    """The display of a divided run.
+
+    On this machine it is one line of counts, as of an undivided run. On a cluster it is a sentence for the end of each shard.
 
     Args:
         tasks: The shards.

@@ -1,6 +1,6 @@
-"""Shards as tasks of a Dask cluster. A task returns its result, and the client writes it to disk before it announces it.
+"""Shards as tasks of a Dask cluster.
 
-The scheduler holds nothing that matters. A client that dies leaves the results that are on its disk, and each is merged
+A task returns its result, and the client writes it to disk before it announces the shard. The scheduler holds nothing that matters. A client that dies leaves the results that are on its disk, and each is merged
 like that of any other shard.
 """
 
@@ -103,7 +103,10 @@ def connected(address: str) -> Iterator[Any]:
 
 
 async def _greet(address: str) -> None:
-    """Connect to a scheduler and leave. Dask's client waits for ever where a server accepts and says nothing."""
+    """Connect to a scheduler and leave.
+
+    Dask's client would wait for ever for a server that accepts connections and says nothing.
+    """
     import distributed
     from distributed.core import connect
 
@@ -139,7 +142,7 @@ def without_workers(client: Any, needs: Sequence[str]) -> list[str]:
 
 
 def threads_of_machine(client: Any) -> int:
-    """The largest number of threads that the workers of one machine have: so many shards run there at once."""
+    """The largest number of worker threads of one machine, so the most shards that run there at once."""
     threads: Counter[str] = Counter()
     for worker in client.scheduler_info(n_workers=-1)["workers"].values():
         threads[worker["host"]] += worker["nthreads"]
