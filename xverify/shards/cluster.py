@@ -1,7 +1,7 @@
 """Shards as tasks of a Dask cluster.
 
-A task returns its result, and the client writes it to disk before it announces the shard. The scheduler holds nothing that matters. A client that dies leaves the results that are on its disk, and each is merged
-like that of any other shard.
+A task returns its result, and the client writes it to disk before it announces the shard. The scheduler holds nothing that
+matters. A client that dies leaves the results that are on its disk, and each is merged like that of any other shard.
 """
 
 from __future__ import annotations
