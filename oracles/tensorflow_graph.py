@@ -7,6 +7,7 @@ surroundings say otherwise; its constants belong to the graph.
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from contextlib import contextmanager
 from dataclasses import replace
@@ -178,7 +179,8 @@ def _load(compiled: bool) -> Loaded:
             broken = False
             if path.startswith(OPTIMIZED):
                 broken = _succeeds(run_graph, call, graph, path.replace(OPTIMIZED, UNOPTIMIZED))
-            return Outcome("rejected" if broken else "unsupported", error=type(error).__name__, message=str(error))
+            kind = "rejected" if broken else "unsupported"
+            return Outcome(kind, error=type(error).__name__, message=_without_counters(str(error)))
 
     def answer(call: Call, path: str) -> Outcome:
         if call.around:
@@ -205,7 +207,14 @@ def _load(compiled: bool) -> Loaded:
             raise
         return answered(result, call, arrays)
 
-    return Loaded(answer, (tf.errors.UnimplementedError, NotImplementedError))
+    def steady(call: Call, path: str) -> Outcome:
+        try:
+            return answer(call, path)
+        except tf.errors.OpError as error:
+            error._message = _without_counters(error.message)
+            raise
+
+    return Loaded(steady, (tf.errors.UnimplementedError, NotImplementedError))
 
 
 @contextmanager
@@ -216,6 +225,11 @@ def _optimizer(tf: Any, on: bool) -> Iterator[None]:
         yield
     finally:
         tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
+
+
+def _without_counters(message: str) -> str:
+    """A message without the numbers of functions, which TensorFlow counts in each process."""
+    return re.sub(r"(__inference_\w+?)_\d+\b", r"\1", message)
 
 
 def _succeeds(function: Any, *arguments: Any) -> bool:

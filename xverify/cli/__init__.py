@@ -36,7 +36,7 @@ def main() -> None:
 
 
 commands = (
-    sweep, resume, gate, certify, merge, replay, bisect, report, history, ledger, oracles, contracts, explain, bench,
+    sweep, resume, gate, certify, replay, bisect, report, merge, history, ledger, oracles, contracts, explain, bench,
 )  # fmt: skip
 
 for command in commands:

@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from xverify.cli import divided
 from xverify.cli.common import FINDINGS, PASS, UNABLE, clear, console_of_output, say
+from xverify.cli.divided import option_on
 from xverify.core.errors import UsageError
+from xverify.core.shard import MOST_SHARDS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -106,8 +109,18 @@ FILE = click.Path(path_type=Path)
     metavar="CERTIFICATE.json",
     help="Certificate to write or continue.  [default: reports/runs/certificates/NAMES.json]",
 )
+@click.option(
+    "--shards",
+    type=click.IntRange(1, MOST_SHARDS),
+    metavar="N",
+    help="With --on: divide the proof into N tasks.  [default: one for each thread of the workers]",
+)
+@option_on
 @clear
+@click.pass_context
 def certify(
+    context: click.Context,
+    /,
     target: str | None,
     domain_name: str | None,
     listing: bool,
@@ -126,6 +139,10 @@ def certify(
     keep_going: bool,
     anew: bool,
     output: Path | None,
+    shards: int | None,
+    on: str | None,
+    needs: tuple[str, ...],
+    shard_timeout: str | None,
 ) -> int:
     """Check every triple (x, zero point, scale) of a domain.
 
@@ -154,6 +171,10 @@ def certify(
     if domain_name is None:
         raise UsageError("--domain is missing: name the domain to check; see: xverify certify --list")
     shard = shard_named(shard_text) if shard_text else None
+    seconds = divided.timeout_of_shard(shard_timeout, select.seconds(budget) if budget else None, None)
+    division = divided.division(shard_text, shards if on is not None else None, on, needs, seconds)
+    if on is None and (shards is not None or shard_timeout is not None):
+        raise UsageError("--shards and --shard-timeout need --on ADDRESS; on this machine, -n divides the work")
     until = time.monotonic() + select.seconds(budget) if budget else float("inf")
     target = select.KERNEL if target is None else target
     oracle = subject_named(target, say)
@@ -173,6 +194,8 @@ def certify(
         *(() if shard is None else (f"shard={shard.index}-of-{shard.count}",)),
     )
     select.writable_file(path)
+    if division is not None:
+        return divided.certify_in_shards(context, division, path, workers)
     with ExitStack() as stack:
         stack.enter_context(held(path))
         before = load(path) if path.exists() and not anew else None

@@ -13,13 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from xverify.cli import divided
 from xverify.cli.arguments import arguments
 from xverify.cli.common import FINDINGS, PASS, UNABLE, clear, console_of_output, say
+from xverify.cli.divided import option_on
 from xverify.core.errors import UsageError
 from xverify.core.verdict import Verdict
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from xverify.engine.again import Again
+    from xverify.engine.options import Options
     from xverify.report.presence import Strip
 
 LEAST_SECONDS = 1.0
@@ -65,6 +70,12 @@ LEAST_SECONDS = 1.0
     help="Make N calls in all, and ignore --budget. The same seed and N then give the same report.",
 )
 @click.option("--seed", default=0, show_default=True, help="Seed of the random values and calls.")
+@click.option(
+    "--shard",
+    metavar="K/N",
+    help="Do shard K of N of the run only, for example 3/16. With --budget, each shard has the whole budget. "
+    "Combine the shards with: xverify merge.",
+)
 @click.option("--runs", type=click.Path(path_type=Path), help="Folder for the run's files.  [default: reports/runs]")
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Also write the report (JSON) to this file.")
 @click.option("--html", "html_file", type=click.Path(path_type=Path), help="Also write the report (HTML) to this file.")
@@ -89,8 +100,21 @@ LEAST_SECONDS = 1.0
     default="",
     help="Exit with 1 if there are findings of these verdicts, for example violation,crash.  [default: none]",
 )
+@click.option(
+    "-n",
+    "--processes",
+    metavar="N|auto",
+    help="Divide the run into N shards, and run them at the same time; auto: as many as cores and memory allow. "
+    "With --on: the number of tasks.  [default: 1; with --on one for each thread of the workers]",
+)
+@option_on
+@click.option("--events", "events", type=click.Path(path_type=Path), hidden=True)
+@click.option("--neighbours", type=click.IntRange(1), default=1, hidden=True)
 @clear
+@click.pass_context
 def sweep(
+    context: click.Context,
+    /,
     patterns: tuple[str, ...],
     names: tuple[str, ...],
     newest: bool,
@@ -99,12 +123,19 @@ def sweep(
     budget: str,
     cases: int | None,
     seed: int,
+    shard: str | None,
     runs: Path | None,
     json_file: Path | None,
     html_file: Path | None,
     junit_file: Path | None,
     history_file: Path | None,
     fail_on: str,
+    processes: str | None,
+    on: str | None,
+    needs: tuple[str, ...],
+    shard_timeout: str | None,
+    events: Path | None,
+    neighbours: int,
 ) -> int:
     """Run every implementation, and report what differs.
 
@@ -114,23 +145,31 @@ def sweep(
     3 interrupted or unable.
     """
     from xverify import report as reports
+    from xverify.core.shard import shard_named
     from xverify.engine import resume, select
     from xverify.engine import vary as varying
+    from xverify.engine.events import SweepStarted
     from xverify.engine.options import Options
     from xverify.engine.sweep import new_run_id, run_directory
-    from xverify.engine.sweep import sweep as run_sweep
     from xverify.history.questions import strips_of
     from xverify.history.store import History
     from xverify.oracles.releases import remark_on_age
     from xverify.report import summary
-    from xverify.report.console import ConsoleProgress, print_summary
+    from xverify.report.console import print_summary
+    from xverify.workers.crash_log import half_of_memory
+    from xverify.workers.process import Limits
 
     failing, varied = _verdicts(fail_on), varying.dimensions(vary)
+    part = None if shard is None else shard_named(shard)
     if newest and names:
         raise UsageError(
             f"--newest runs every implementation; for one, write --oracle {re.split('==|@|:', names[0])[0]}==newest"
         )
     limit = select.seconds(budget, 0.0 if cases else LEAST_SECONDS)
+    seconds = divided.timeout_of_shard(shard_timeout, limit, cases)
+    division = divided.division(shard, divided.count_named(processes), on, needs, seconds)
+    if shard_timeout is not None and division is None:
+        raise UsageError("--shard-timeout limits a shard of -n or --on: add one of them")
     contracts, unread = select.contracts_named(patterns)
     oracles, left_out = select.oracles_named(names, kernel, say, contracts, newest)
     oracles = oracles if patterns else tuple(map(select.without_other_releases, oracles))
@@ -143,7 +182,6 @@ def sweep(
             select.writable_file(path)
     if history_file is not None:
         History(history_file, create=True).close()  # a damaged file is refused before the run
-    context = click.get_current_context()
     run_versions = resume.versions_to_resume((*oracles, *more), (*patterns, kernel or ""))
     held = context.find_object(resume.HeldRun)  # of "xverify resume"
     if held is None:
@@ -156,31 +194,28 @@ def sweep(
     for sentence in summary.left_out((*left_out, *not_varied, *unread)):
         click.echo(f"xverify: {sentence}", err=True)
     console = console_of_output()
-    progress = ConsoleProgress(console)
-    options = Options(
-        contracts,
-        (*oracles, *more),
-        directory,
-        run.id,
-        run.command,
-        seed,
-        limit,
-        cases,
-        left_out=(*left_out, *not_varied, *unread),
-        journal=run.digest,
-        started=run.started,
-    )
-    gc.freeze()  # what was imported stays, so the collector need not look at it again
     with resume.naming_full_disk(directory):
-        try:
-            report = run_sweep(options, progress)
-        except Exception:
-            if (directory / "report.json").exists():  # of the work before the failure
-                reports.write_files(reports.load(directory / "report.json"), directory)
-            raise
-        finally:
-            progress.close()
-        reports.write_files(report, directory)
+        if division is not None:
+            every = tuple(oracle.name for oracle in (*oracles, *more))
+            begun = SweepStarted(run.id, tuple(contract.id for contract in contracts), every, limit, cases)
+            report, code = divided.sweep_in_shards(context, division, directory, begun, console)
+        else:
+            options = Options(
+                contracts,
+                (*oracles, *more),
+                directory,
+                run.id,
+                run.command,
+                seed,
+                limit,
+                cases,
+                limits=Limits(resident=half_of_memory() // neighbours),
+                left_out=(*left_out, *not_varied, *unread),
+                journal=run.digest,
+                started=run.started,
+                shard=part,
+            )
+            report, code = _swept(options, console, events), PASS
         strips = None
         if history_file is not None:
             with History(history_file, create=True) as history:
@@ -191,11 +226,39 @@ def sweep(
             if path is not None:
                 path.write_text(reports.render(report, kind, strips=strips), encoding="utf-8")
     print_summary(report, console, directory / "report.html")
+    if code != PASS:
+        return code
     if not report["run"]["complete"]:
         say(f"interrupted; the report covers the calls made so far; to go on: xverify resume {run.id}")
         return UNABLE
     held.finish()
     return FINDINGS if any(finding["verdict"] in failing for finding in report["findings"]) else PASS
+
+
+def _swept(options: Options, console: Console, events: Path | None) -> dict[str, Any]:
+    """Run a sweep or a shard here, and write its files.
+
+    Args:
+        events: The file for its events; None shows them on the console.
+    """
+    from xverify import report as reports
+    from xverify.engine.sweep import sweep as run_sweep
+    from xverify.report.console import ConsoleProgress
+    from xverify.shards.progress import EventFile
+
+    directory = options.directory
+    consumer = ConsoleProgress(console) if events is None else EventFile(events)
+    gc.freeze()  # what was imported stays, so the collector need not look at it again
+    try:
+        report = run_sweep(options, consumer)
+    except Exception:
+        if (directory / "report.json").exists():  # of the work before the failure
+            reports.write_files(reports.load(directory / "report.json"), directory)
+        raise
+    finally:
+        consumer.close()
+    reports.write_files(report, directory)
+    return report
 
 
 def _verdicts(listed: str) -> set[str]:

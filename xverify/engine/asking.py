@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from xverify.contracts.model import Contract
 from xverify.engine.events import SweepStarted
 from xverify.engine.judging import judge_batch
+from xverify.engine.parts import shares, weight
 from xverify.engine.state import RunState
-from xverify.strategies.walk import scale_outputs
 from xverify.workers.case import Case
 from xverify.workers.pool import DRAIN_SECONDS, MOST_BATCHES
 
@@ -48,13 +48,19 @@ def interruptible(state: RunState) -> Iterator[None]:
         _drain(state)
 
 
-def ask(state: RunState, streams: Streams, limit: Limit, cases: int | None = None, patience: float = math.inf) -> bool:
+def ask(
+    state: RunState,
+    streams: Streams,
+    limit: Limit,
+    cases: int | Mapping[str, int] | None = None,
+    patience: float = math.inf,
+) -> bool:
     """Send the batches of the streams, and judge the answers.
 
     Args:
         streams: Batches of cases by contract.
         limit: Sending ends when it returns True, or when all streams have ended.
-        cases: The number of cases to send, over all streams; None for all.
+        cases: The number of cases to send: over all streams, or of each by contract. None for all.
         patience: Seconds past the limit after which calls under way are cancelled.
 
     Returns:
@@ -78,15 +84,21 @@ def ask(state: RunState, streams: Streams, limit: Limit, cases: int | None = Non
 
 
 def _turns(
-    state: RunState, streams: dict[str, Iterator[list[Case]]], limit: Limit, cases: int | None
+    state: RunState, streams: dict[str, Iterator[list[Case]]], limit: Limit, cases: int | Mapping[str, int] | None
 ) -> Iterator[tuple[Contract, list[Case]]]:
     """Batches of the contracts in turn; those whose workers are still starting come later.
 
     Removes a stream from ``streams`` when it has ended.
     """
     contracts = [contract for contract in state.options.contracts if contract.id in streams]
-    weights = {contract.id: _weight(contract) for contract in contracts}
-    quota = dict.fromkeys(streams, 2**62) if cases is None else _shares(cases, weights)
+    weights = {contract.id: weight(contract) for contract in contracts}
+    quota = (
+        dict.fromkeys(streams, 2**62)
+        if cases is None
+        else shares(cases, weights)
+        if isinstance(cases, int)
+        else dict(cases)
+    )
     sent: Counter[str] = Counter()
     while any(quota[name] for name in streams):
         if limit():
@@ -108,26 +120,6 @@ def _turns(
         quota[contract.id] -= len(batch)
         sent[contract.id] += len(batch)
         yield contract, batch
-
-
-def _weight(contract: Contract) -> float:
-    """A contract's weight, which determines its share of the calls.
-
-    It is the square root of types times granularities, so that a large domain gets more calls and a small one is not forgotten.
-    More scale and output types raise it, so that the lap over the cells ends within a default sweep. More modes raise it too,
-    because each is a formula of its own.
-    """
-    domain = contract.domain
-    spread = math.sqrt(len(domain.x_dtypes) * len(domain.granularities)) * math.pow(len(scale_outputs(domain)), 0.25)
-    return spread * math.pow(max(1, len(domain.modes)), 1.2)
-
-
-def _shares(cases: int, weights: Mapping[str, float]) -> dict[str, int]:
-    """Divide cases by weight into whole numbers. The first contracts take the remainder."""
-    total = sum(weights.values())
-    shares = {name: int(cases * weight / total) for name, weight in weights.items()}
-    left = cases - sum(shares.values())
-    return {name: share + (i < left) for i, (name, share) in enumerate(shares.items())}
 
 
 def _judge_answered(state: RunState, wait: float = 0.0) -> None:

@@ -58,14 +58,15 @@ class _Description:
 def conclude_changes(state: RunState) -> None:
     """Record the changes from each version to the next.
 
-    Editions, cells and paths that are alike in a change make one finding.
+    Cells and paths of an edition that are alike in a change make one finding. The findings of several editions become one in
+    `xverify.engine.combine`.
     """
-    groups: dict[_Description, list[ObservedChange]] = defaultdict(list)
+    groups: dict[tuple[_Description, str], list[ObservedChange]] = defaultdict(list)
     answered = _answered(state)
     for seen in state.changes.seen():
-        groups[_described(state, seen, answered)].append(seen)
-    order = {contract.id: index for index, contract in enumerate(state.options.contracts)}
-    for description, alike in groups.items():
+        groups[_described(state, seen, answered), seen.judged.contract.id].append(seen)
+    order = {contract.id: index for index, contract in enumerate(state.options.editions)}
+    for (description, _), alike in groups.items():
         witness = min(alike, key=lambda seen: _preference(seen, order))
         discrepancy = _discrepancy(description, witness)
         for seen in alike:
@@ -75,6 +76,8 @@ def conclude_changes(state: RunState) -> None:
         finding = state.findings.of(discrepancy.key)
         if finding is not None:
             finding.paths.update(seen.newer.options for seen in alike)
+            finding.description = repr(description)
+            finding.preference = _preference(witness, order)
 
 
 def _preference(seen: ObservedChange, order: dict[str, int]) -> tuple[object, ...]:

@@ -129,13 +129,33 @@ def _not_followed(state: RunState) -> None:
             continue
         differing, due = _differing(state, key.subject, key.contract)
         finding.followed.update({(key.subject, key.contract): due - differing, (key.subject, ""): due})
-        finding.words = f"does not follow {key.contract} ({_of(differing, due)} values differ)"
-        for other in editions.neighbours(state.contract(key.contract)):
-            fewer, of = _differing(state, key.subject, other.id)
-            if not fewer and _follows(other, shown):
-                finding.words += f"; it follows {other.id}"
-            elif of and fewer * due < differing * of:
-                finding.words += f"; it is closer to {other.id} ({_of(fewer, of)} values differ)"
+        neighbours = editions.neighbours(state.contract(key.contract))
+        finding.follows = tuple(other.id for other in neighbours if _follows(other, shown))
+        finding.words = not_followed_in_words(key.contract, (differing, due), {}, finding.follows)
+
+
+def not_followed_in_words(
+    edition: str,
+    values: tuple[int, int],
+    neighbours: Mapping[str, tuple[int, int]],
+    follows: Collection[str],
+) -> str:
+    """A predicate of an implementation that does not follow an edition.
+
+    Args:
+        edition: The id of the edition.
+        values: The number of values that differ from it, and the number of all values.
+        neighbours: The same for the editions that the implementation may follow instead; zeros if it got no call of one.
+        follows: Those among them that admit every value of the kept calls.
+    """
+    differing, due = values
+    words = f"does not follow {edition} ({_of(differing, due)} values differ)"
+    for other, (fewer, of) in neighbours.items():
+        if not fewer and other in follows:
+            words += f"; it follows {other}"
+        elif of and fewer * due < differing * of:
+            words += f"; it is closer to {other} ({_of(fewer, of)} values differ)"
+    return words
 
 
 def _differing(state: RunState, name: str, edition: str) -> tuple[int, int]:

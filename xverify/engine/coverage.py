@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 
@@ -196,18 +196,36 @@ class Coverage:
             tie = (mirrored != nearest) & (to_dtype(mirrored, legal.dtype) == mirrored) & np.isfinite(mirrored)
         self.met["results halfway between two codes"] += int(tie.sum())
 
+    def codes(self) -> dict[str, str]:
+        """The codes of each type that occurred: bit i of the hexadecimal number is set if code i did."""
+        return {
+            dtype: np.packbits(codes[: max(8, 1 << BITS[dtype])], bitorder="little").tobytes()[::-1].hex()
+            for dtype, codes in sorted(self._codes.items())
+        }
+
     def report(self, domains: Iterable[Domain]) -> dict[str, object]:
         """Counts of what the calls contained, and the names of what they could contain but did not."""
-        met = {name: self.met[name] for name in _ALWAYS if self.met[name]}
         impossible = [_impossible(domain) for domain in domains]
         never = frozenset.intersection(*impossible) if impossible else frozenset()
-        not_met = [name for name in _ALWAYS if not self.met[name] and name not in never]
-        for dtype, codes in sorted(self._codes.items()):
-            count, every = int(codes.sum()), 1 << BITS[dtype]
-            met[f"codes of {dtype}"] = count
-            if count < every:
-                not_met.append(f"{every - count} of the {every} codes of {dtype}")
-        return {"met": met, "not_met": by_importance(not_met)}
+        return trust(self.met, set(_ALWAYS) - never, {dtype: int(codes.sum()) for dtype, codes in self._codes.items()})
+
+
+def trust(counts: Mapping[str, int], possible: Collection[str], codes: Mapping[str, int]) -> dict[str, object]:
+    """The entry "trust" of a report.
+
+    Args:
+        counts: What the calls contained.
+        possible: Names of what they could contain.
+        codes: For each type of 8 bits or fewer, the number of codes that they contained.
+    """
+    met = {name: counts[name] for name in _ALWAYS if counts.get(name)}
+    not_met = [name for name in _ALWAYS if not counts.get(name) and name in possible]
+    for dtype, count in sorted(codes.items()):
+        every = 1 << BITS[dtype]
+        met[f"codes of {dtype}"] = count
+        if count < every:
+            not_met.append(f"{every - count} of the {every} codes of {dtype}")
+    return {"met": met, "not_met": by_importance(not_met)}
 
 
 def _impossible(domain: Domain) -> frozenset[str]:

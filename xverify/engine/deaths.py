@@ -50,14 +50,14 @@ def learn_if_breach_kills(state: RunState, finding: Finding) -> None:
 class Confirming:
     """Confirms deaths in new processes, which start when first needed.
 
-    Each kind of death of an implementation must show once in a process that was started, not forked. After that, forked processes
-    are enough: they are there at once. A run with a time budget does not wait for a framework to start.
+    Each kind of death of an implementation under an edition must show once in a process that was started, not forked. After that,
+    forked processes are enough: they are there at once. A run with a time budget does not wait for a framework to start.
     """
 
     def __init__(self, state: RunState) -> None:
         self._state = state
         self._workers: dict[str, Worker] = {}
-        self._alike: set[tuple[str, str]] = set()
+        self._alike: set[tuple[str, str, str]] = set()
 
     def stop(self) -> None:
         """End the processes."""
@@ -66,7 +66,7 @@ class Confirming:
 
     def shows(self, finding: Finding, contract: Contract, call: Call) -> shrinking.Shrunk | None:
         """The finding on the call as a new process shows it; None if it does not."""
-        alike = (finding.subject.name, finding.key.verdict)
+        alike = (finding.subject.name, finding.key.verdict, contract.id)
         forked = self._shown(finding, contract, call, self._state.pool.workers[finding.subject.name])
         if forked is None or alike in self._alike or not self._forks(finding.subject):
             return forked

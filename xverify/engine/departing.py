@@ -39,6 +39,7 @@ def settle_departures(state: RunState) -> None:
         )
         for finding, listed in by_finding.items():
             if listed:
+                finding.ways = listed
                 finding.departures = min(listed, key=lambda way: (len(way), -sum(counts[each] for each in way)))
 
 

@@ -6,6 +6,7 @@ are answered: the order in which outcomes arrive must not change the calls.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,6 +14,7 @@ from functools import partial
 from xverify.arithmetic.reading import Reading
 from xverify.contracts.model import Cell, Contract
 from xverify.core.call import Call, encode_call
+from xverify.engine.plan import derived_seed
 from xverify.engine.record import record
 from xverify.engine.state import RunState
 from xverify.strategies import simplest
@@ -37,6 +39,10 @@ class _Question:
     contract: Contract
     calls: tuple[tuple[bytes, Call], ...]
     """Each call with its encoded form."""
+
+
+JudgedCalls = dict[str, dict[bytes, Judged]]
+"""The calls of this phase, numbered within their edition: by its id, and by the encoded call."""
 
 
 def classes(
@@ -78,10 +84,9 @@ def tell_apart(state: RunState, limit: Callable[[], bool]) -> None:
         limit: True if no further calls are to be sent.
     """
     state.tally.settle()
-    judged_calls: dict[bytes, Judged] = {}
+    judged_calls: JudgedCalls = defaultdict(dict)
     settled: set[tuple[Subject, Cell]] = set()
     for turn in range(ROUNDS):
-        seed = (state.options.seed * ROUNDS + turn) % 2**32
         any_sent = False
         before: list[tuple[str, list[_Question]]] = []
         cells = _cells(state, settled)
@@ -89,7 +94,7 @@ def tell_apart(state: RunState, limit: Callable[[], bool]) -> None:
             if limit() or state.interrupted.is_set():
                 _receive(state, before, judged_calls)
                 return
-            sent = _send(state, _questions(state, cells[start : start + CELLS], seed, turn, settled))
+            sent = _send(state, _questions(state, cells[start : start + CELLS], turn, settled))
             _receive(state, before, judged_calls)
             before, any_sent = sent, any_sent or bool(sent)
         _receive(state, before, judged_calls)
@@ -116,7 +121,7 @@ def _cells(state: RunState, settled: set[tuple[Subject, Cell]]) -> list[OpenCell
 
 
 def _questions(
-    state: RunState, cells: Sequence[OpenCell], seed: int, turn: int, settled: set[tuple[Subject, Cell]]
+    state: RunState, cells: Sequence[OpenCell], turn: int, settled: set[tuple[Subject, Cell]]
 ) -> Iterator[_Question]:
     for subject, cell, tally in cells:
         contract = state.contract(cell.contract)
@@ -128,12 +133,19 @@ def _questions(
             continue
         # An implementation that refuses some calls of the cell may answer those whose zero point is 0.
         call = simplest(contract, cell) if tally.rejected and turn else call
+        seed = _seed(state, contract, turn)
         made = distinguishing_calls(contract, call, tuple(group[0] for group in groups), seed)
         allowed = [call for call in made.calls if contract.judge(call).verdict == "allowed"]
         if not allowed:
             tally.evidence.tried += made.tried
             continue
         yield _Question(subject, contract, tuple((encode_call(call), call) for call in allowed))
+
+
+def _seed(state: RunState, contract: Contract, turn: int) -> int:
+    """The seed of a round. Each slice of an edition has its own."""
+    purpose = state.options.part(contract).slice.purpose
+    return (derived_seed(state.options.seed, turn, *purpose) if purpose else state.options.seed * ROUNDS + turn) % 2**32
 
 
 def _send(state: RunState, questions: Iterator[_Question]) -> list[tuple[str, list[_Question]]]:
@@ -155,7 +167,7 @@ def _send(state: RunState, questions: Iterator[_Question]) -> list[tuple[str, li
     return list(to.items())
 
 
-def _receive(state: RunState, sent: Sequence[tuple[str, list[_Question]]], judged_calls: dict[bytes, Judged]) -> None:
+def _receive(state: RunState, sent: Sequence[tuple[str, list[_Question]]], judged_calls: JudgedCalls) -> None:
     for name, questions in sent:
         outcomes = state.pool.collect_oldest(name, state.interrupted)
         sent_calls = [(question, blob, call) for question in questions for blob, call in question.calls]
@@ -163,9 +175,10 @@ def _receive(state: RunState, sent: Sequence[tuple[str, list[_Question]]], judge
             if outcome.kind == "spared":
                 state.spared_calls[question.subject.label] += 1
                 continue
-            if blob not in judged_calls:
-                judged_calls[blob] = judge(question.contract, call, BEYOND + len(judged_calls))
-            judged, subject = judged_calls[blob], question.subject
+            of_edition = judged_calls[question.contract.id]
+            if blob not in of_edition:
+                of_edition[blob] = judge(question.contract, call, BEYOND + len(of_edition))
+            judged, subject = of_edition[blob], question.subject
             is_judged = state.pool.judges(question.contract, subject.name)
             for discrepancy in state.tally.observe(judged, subject, outcome, is_judged):
                 record(state, discrepancy, subject, judged, outcome)

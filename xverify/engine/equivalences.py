@@ -8,7 +8,7 @@ is computed only where they differ.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -37,6 +37,9 @@ CALLS = 48
 MOST_VALUES = 1000
 """The largest number of values of a call."""
 
+MOST_AGAIN = 100
+"""The largest number of questions that go out together after an implementation refused a twin of each."""
+
 BATCH = 10
 """The number of calls that go out together, each with its twins."""
 
@@ -45,7 +48,7 @@ BATCH = 10
 class Question:
     """A call for one implementation on one path, and its twins.
 
-    A twin asks for the same values in another way.
+    A twin asks for the same values in another way. A question without twins only checks the call's values.
     """
 
     subject: Subject
@@ -55,6 +58,12 @@ class Question:
 
     call: Call
     twins: tuple[Twin, ...]
+
+    later: tuple[Twin, ...] = ()
+    """Twins under later editions, to be asked if the implementation refuses that of the next edition."""
+
+    is_again: bool = False
+    """True if the call was asked before, with a twin that was refused. Its outcome is counted already."""
 
     @property
     def calls(self) -> tuple[Call, ...]:
@@ -81,8 +90,8 @@ def check(state: RunState, limit: Callable[[], bool]) -> int:
     """Send calls and their twins, and record where the outcomes differ.
 
     It runs when no batch is under way, and before the run concludes: an outcome outside its legal set is counted in its cell
-    like any other, and becomes a finding when the run concludes. The calls depend on the seed and on the cells that the
-    implementations answered. An interrupted run sends fewer calls.
+    like any other, and becomes a finding when the run concludes. The calls depend on the seed and on the twins that
+    implementations refuse. An interrupted run sends fewer calls.
 
     Args:
         limit: True if no further calls are to be sent.
@@ -92,13 +101,19 @@ def check(state: RunState, limit: Callable[[], bool]) -> int:
     """
     count = 0
     before: _Sent | None = None
+    refused: list[tuple[Contract, Question]] = []
     turns = _turns(state)
     while not (limit() or state.interrupted.is_set()) and (turn := next(turns, None)) is not None:
-        contract, calls = turn
-        sent = _send(state, contract, calls)
-        count += _receive(state, before) if before is not None else 0
+        sent = _send(state, turn)
+        count += _receive(state, before, refused) if before is not None else 0
         before = sent
-    return count + (_receive(state, before) if before is not None else 0)
+    count += _receive(state, before, refused) if before is not None else 0
+    while refused and not (limit() or state.interrupted.is_set()):
+        contract = refused[0][0]
+        batch = [question for of, question in refused if of is contract][:MOST_AGAIN]
+        refused = [(of, question) for of, question in refused if question not in batch]
+        count += _receive(state, _submit(state, contract, _by_implementation(batch)), refused)
+    return count
 
 
 def base_calls(contract: Contract, seed: int, most: int = CALLS, repair: Repair | None = None) -> list[Call]:
@@ -140,43 +155,125 @@ def _with_recipe(structure: Structure, number: int, seed: int) -> Structure:
     return replace(structure, scale_recipe=recipe, zero_point_recipe="random", seed=seed)
 
 
-def _turns(state: RunState) -> Iterator[tuple[Contract, list[tuple[int, Call]]]]:
+Group = tuple[int, Call, tuple[Twin, ...]]
+"""A chosen call of an edition with its number, and all its twins."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Turn:
+    """A batch of one edition."""
+
+    contract: Contract
+
+    groups: tuple[Group, ...]
+
+    earlier: Contract | None = None
+    """The edition that the calls are from. Only their twins under ``contract`` are sent, to check their values.
+
+    The session of ``earlier`` makes these twins too, to compare them. It does not count them, because what a session says about
+    an edition must not depend on the other editions in it.
+    """
+
+
+def _turns(state: RunState) -> Iterator[_Turn]:
     """Yield a batch of each contract in turn, so that all contracts share the time."""
-    streams = [
-        (contract, iter(enumerate(base_calls(contract, state.options.seed, repair=state.repair(contract)))))
-        for contract in state.options.contracts
-    ]
+    made: dict[str, list[Group]] = {}
+
+    def groups(contract: Contract) -> list[Group]:
+        if contract.id not in made:
+            calls = enumerate(base_calls(contract, state.options.seed, repair=state.repair(contract)))
+            made[contract.id] = [(n, call, _admitted(state, contract, twins(contract, call))) for n, call in calls]
+        return made[contract.id]
+
+    def stream(contract: Contract) -> Iterator[_Turn]:
+        part = state.options.part(contract).slice
+        for source in (contract, *_earlier(state, contract)):
+            chosen = iter(groups(source)[part.index :: part.count])
+            while batch := tuple(islice(chosen, BATCH)):
+                yield _Turn(contract, batch, None if source is contract else source)
+
+    streams = [stream(contract) for contract in state.options.contracts]
     while streams:
-        batches = [(contract, stream, list(islice(stream, BATCH))) for contract, stream in streams]
-        streams = [(contract, stream) for contract, stream, batch in batches if batch]
-        yield from ((contract, batch) for contract, _, batch in batches if batch)
+        turns = [(each, next(each, None)) for each in streams]
+        streams = [each for each, turn in turns if turn is not None]
+        yield from (turn for _, turn in turns if turn is not None)
+
+
+def _earlier(state: RunState, contract: Contract) -> list[Contract]:
+    """The earlier editions of the run that judge an implementation which this one judges too."""
+    pool = state.pool
+    names = [oracle.name for oracle in pool.answering(contract.id) if pool.judges(contract, oracle.name)]
+    return [
+        other
+        for other in state.options.editions
+        if _is_later(contract.id, other.id) and any(_judges(state, other, name) for name in names)
+    ]
+
+
+def _is_later(edition: str, other: str) -> bool:
+    """True if an edition comes after another one. No edition comes before or after a user's own."""
+    ids = contracts.ids()
+    return edition in ids and other in ids and ids.index(edition) > ids.index(other)
+
+
+def _judges(state: RunState, contract: Contract, name: str) -> bool:
+    """True if an edition judges the implementation, and the implementation takes its calls."""
+    pool = state.pool
+    return pool.judges(contract, name) and pool.oracles[name] in pool.answering(contract.id)
 
 
 # -- sending ------------------------------------------------------------------------------------------------
 
 
-def _send(state: RunState, contract: Contract, calls: Sequence[tuple[int, Call]]) -> _Sent:
+def _send(state: RunState, turn: _Turn) -> _Sent:
     """Send calls and twins to every implementation that the contract judges. Each path gets its share."""
-    pool = state.pool
-    groups = [(number, call, _admitted(state, contract, twins(contract, call))) for number, call in calls]
-    every = [c for _, call, others in groups for c in (call, *(c for twin in others for c in twin.calls))]
-    # A user's own edition is sent under the id that implementations know.
-    asked_as = {contract.id: contract.asked_as}
-    blobs = {id(call): encode_call(call.under(asked_as.get(call.contract, call.contract))) for call in every}
-    to = []
+    pool, contract = state.pool, turn.contract
+    to: dict[str, list[Question]] = {}
     for oracle in pool.answering(contract.id):
-        worker = pool.workers[oracle.name]
-        if worker.failed or not pool.judges(contract, oracle.name):
+        if pool.workers[oracle.name].failed or not pool.judges(contract, oracle.name):
             continue
-        questions = []
-        for number, call, others in groups:
+        to[oracle.name] = []
+        for number, call, others in turn.groups:
             for path, subject in zip(oracle.paths, pool.subjects[oracle.name], strict=True):
                 if int((number + 1) * path.share) > int(number * path.share):
-                    chosen = twins_for(state, contract, subject, others)
-                    questions.append(Question(subject, number, call, chosen))
-        worker.submit([(blobs[id(call)], q.subject.options) for q in questions for call in q.calls])
-        to.append((oracle.name, tuple(questions)))
-    return _Sent(contract, tuple(to))
+                    to[oracle.name] += _questions(state, turn, subject, number, call, others)
+    return _submit(state, contract, to)
+
+
+def _questions(
+    state: RunState, turn: _Turn, subject: Subject, number: int, call: Call, others: Sequence[Twin]
+) -> list[Question]:
+    if turn.earlier is None:
+        own = tuple(twin for twin in others if twin.kind != "edition")
+        later = later_twins(state, turn.contract, subject, others)
+        # Equality is transitive. With the next edition only, a change between two editions shows once, where it happens.
+        return [Question(subject, number, call, (*own, *later[:1]), later[1:])]
+    if not _judges(state, turn.earlier, subject.name):
+        return []
+    later = later_twins(state, turn.earlier, subject, others)[:1]
+    return [
+        Question(subject, number, twin.calls[0], ()) for twin in later if twin.calls[0].contract == turn.contract.id
+    ]
+
+
+def _by_implementation(questions: Sequence[Question]) -> dict[str, list[Question]]:
+    to: dict[str, list[Question]] = defaultdict(list)
+    for question in questions:
+        to[question.subject.name].append(question)
+    return to
+
+
+def _submit(state: RunState, contract: Contract, to: Mapping[str, Sequence[Question]]) -> _Sent:
+    # A user's own edition is sent under the id that implementations know.
+    asked_as = {contract.id: contract.asked_as}
+    blobs: dict[int, bytes] = {}
+    for question in (question for questions in to.values() for question in questions):
+        for call in question.calls:
+            if id(call) not in blobs:
+                blobs[id(call)] = encode_call(call.under(asked_as.get(call.contract, call.contract)))
+    for name, questions in to.items():
+        state.pool.workers[name].submit([(blobs[id(call)], q.subject.options) for q in questions for call in q.calls])
+    return _Sent(contract, tuple((name, tuple(questions)) for name, questions in to.items()))
 
 
 def _admitted(state: RunState, contract: Contract, others: Sequence[Twin]) -> tuple[Twin, ...]:
@@ -184,43 +281,38 @@ def _admitted(state: RunState, contract: Contract, others: Sequence[Twin]) -> tu
     return tuple(twin for twin in others if all(state.admits(contract, call) for call in twin.calls))
 
 
-def twins_for(state: RunState, contract: Contract, subject: Subject, others: Sequence[Twin]) -> tuple[Twin, ...]:
-    """The twins for one implementation: those of this edition, and one of the next edition that judges it.
-
-    Equality is transitive, so a change between two editions then shows once, where it happens.
-    """
-    own = tuple(twin for twin in others if twin.kind != "edition")
-    by_id = {edition.id: edition for edition in state.options.contracts}
-    order = {identity: index for index, identity in enumerate(contracts.ids())}
-    for twin in others[len(own) :]:
-        (call,) = twin.calls
-        later = order.get(call.contract, 0) > order.get(contract.id, len(order))
-        if not later or call.contract not in by_id or not _takes(state, by_id[call.contract], subject, call):
-            continue
-        return (*own, twin)
-    return own
-
-
-def _takes(state: RunState, contract: Contract, subject: Subject, call: Call) -> bool:
-    """True if an edition judges the implementation, and the implementation takes its calls and this cell."""
-    pool = state.pool
-    if not pool.judges(contract, subject.name) or pool.oracles[subject.name] not in pool.answering(contract.id):
-        return False
-    tally = state.tally.cells.get((subject, contract.cell(call)))
-    return tally is None or tally.answered > 0
+def later_twins(state: RunState, contract: Contract, subject: Subject, others: Sequence[Twin]) -> tuple[Twin, ...]:
+    """The twins under later editions of the run that judge the implementation, the next edition first."""
+    by_id = {edition.id: edition for edition in state.options.editions}
+    return tuple(
+        twin
+        for twin in others
+        if twin.kind == "edition"
+        and (other := by_id.get(twin.calls[0].contract)) is not None
+        and _is_later(other.id, contract.id)
+        and _judges(state, other, subject.name)
+    )
 
 
 # -- comparing ----------------------------------------------------------------------------------------------
 
 
-def _receive(state: RunState, sent: _Sent) -> int:
+def _receive(state: RunState, sent: _Sent, refused: list[tuple[Contract, Question]]) -> int:
+    """Compare the outcomes of a batch. Append the questions to be sent again to ``refused``."""
     count = 0
     for name, questions in sent.to:
         outcomes = iter(state.pool.collect_oldest(name, state.interrupted))
         for question in questions:
             answers = list(islice(outcomes, len(question.calls)))
-            if len(answers) == len(question.calls):
+            if len(answers) != len(question.calls):
+                continue
+            if question.twins:
                 count += _compare(state, sent.contract, question, answers)
+            else:
+                _count_wrong(state, question, question.call, answers[0])
+            if question.later and answers[0].tensor is not None and answers[-1].refused:
+                again = replace(question, twins=question.later[:1], later=question.later[1:], is_again=True)
+                refused.append((sent.contract, again))
     return count
 
 
@@ -239,7 +331,9 @@ def _compare(state: RunState, contract: Contract, question: Question, answers: S
         count += outcome.kind == other.kind == "tensor"
         if equivalence.same(outcome, other):
             continue
-        for call, answer in ((question.call, outcome), *zip(twin.calls, pieces, strict=True)):
+        of_edition = [(question.call, outcome)] if not question.is_again else []
+        of_edition += zip(twin.calls, pieces, strict=True) if twin.kind != "edition" else ()
+        for call, answer in of_edition:
             if id(answer) not in counted:
                 counted.add(id(answer))
                 _count_wrong(state, question, call, answer)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from xverify.contracts.model import Contract
+from xverify.core.shard import Shard
+from xverify.engine.parts import MOST_CASES, Part
 from xverify.engine.rules import Rules
 from xverify.oracles.protocol import Oracle
 from xverify.workers.pool import MakeWorker
@@ -52,8 +55,32 @@ class Options:
     """A digest of what the run is, see `xverify.engine.resume`. With one, the answers are kept in a journal in ``directory``, and
     those that are there already are not asked for again."""
 
-    session: int = 0
+    session: int = 1
     """The number of the session, if the run has several: each has a journal of its own."""
 
     started: float | None = None
     """When the run began, in seconds since 1970, if that was in an earlier process."""
+
+    shard: Shard | None = None
+    """The shard of the run to do; None for the whole run."""
+
+    most_cases: int = MOST_CASES
+    """The largest number of cases of a part of the run, see `xverify.engine.parts`."""
+
+    parts: Mapping[str, Part] = field(default_factory=dict)
+    """For a session: the part of each edition, by id. An edition without one is done whole."""
+
+    run_contracts: tuple[Contract, ...] = ()
+    """For a session: all editions of the run. Empty if they are ``contracts``."""
+
+    scripts: Path | None = None
+    """The folder for large calls of witnesses. None: ``scripts`` in the directory."""
+
+    def part(self, contract: Contract) -> Part:
+        """The part of an edition that the session does."""
+        return self.parts.get(contract.id, Part(contract.id))
+
+    @property
+    def editions(self) -> tuple[Contract, ...]:
+        """All editions of the run."""
+        return self.run_contracts or self.contracts

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cache
 from itertools import chain, count, islice
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from hypothesis import HealthCheck, Phase, Verbosity, event, given, seed, settings, target
@@ -21,6 +21,7 @@ from xverify.arithmetic.simplify import types_of
 from xverify.contracts.model import Contract
 from xverify.core.bits import ulp_distance
 from xverify.core.call import Call
+from xverify.engine.parts import WHOLE, Slice
 from xverify.strategies import breakable, build, openable, opened, spoiled
 from xverify.strategies.calls import invalid_calls, structures, unspecified_calls
 from xverify.strategies.lap import Probe, lap, soonest
@@ -81,19 +82,20 @@ def derived_seed(run_seed: int, *parts: object) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
 
 
-def batches(contract: Contract, run_seed: int, surrounded: bool = False) -> Iterator[list[Case]]:
+def batches(contract: Contract, run_seed: int, surrounded: bool = False, of: Slice = WHOLE) -> Iterator[list[Case]]:
     """Make the batches of a sweep, without end. Equal contracts and seeds give equal batches.
 
     Args:
         surrounded: True to add calls in surroundings to each batch.
+        of: The slice of the plan to make. Together, the slices have every structure and cell of the walk once.
     """
-    calls = _in_turn(contract, run_seed)
-    return numbered(_mixed(calls, surrounded_cases(contract, run_seed)) if surrounded else calls)
+    calls = _in_turn(contract, run_seed, of)
+    return numbered(_mixed(calls, surrounded_cases(contract, run_seed, of)) if surrounded else calls)
 
 
-def surrounded_cases(contract: Contract, run_seed: int) -> Iterator[Case]:
+def surrounded_cases(contract: Contract, run_seed: int, of: Slice = WHOLE) -> Iterator[Case]:
     """Make calls in surroundings, without end unless the edition has none."""
-    for call in surrounded_calls(contract, derived_seed(run_seed, contract.id, "surrounded")):
+    for call in surrounded_calls(contract, derived_seed(run_seed, contract.id, "surrounded", *of.purpose)):
         yield Case(call, 0, "surrounded")
 
 
@@ -127,15 +129,17 @@ def accepted_cases(cases: Iterable[Case], repair: Repair) -> Iterator[Case]:
             yield replace(case, phase="invalid" if forbidden else "unspecified", legal=None, places=None)
 
 
-def _in_turn(contract: Contract, run_seed: int) -> Iterator[list[Case]]:
+def _in_turn(contract: Contract, run_seed: int, of: Slice) -> Iterator[list[Case]]:
     """The walk, with what tends to break in its first batches, then Hypothesis."""
     repair = Repair(contract)
     rng = np.random.default_rng(derived_seed(run_seed, contract.id, "walk"))
-    cells = lap_cases(lap(contract, soonest(contract), repair), BATCH - 1)  # leaves room for a large call
-    large = structure_cases(contract, large_structures(contract), "walk large", 1, repair)
-    weights = structure_cases(contract, weight_structures(contract), "walk weights", 16, repair)
+    cells = lap_cases(
+        lap(contract, soonest(contract)[of.index :: of.count], repair), BATCH - 1
+    )  # leaves room for a large call
+    large = structure_cases(contract, large_structures(contract), "walk large", 1, repair, of)
+    weights = structure_cases(contract, weight_structures(contract), "walk weights", 16, repair, of)
     others = [
-        structure_cases(contract, _shuffled(made(contract), rng), name, each, repair)
+        structure_cases(contract, _shuffled(made(contract), rng), name, each, repair, of)
         for made, name, each in (
             (shape_structures, "walk structure", 31),
             (special_structures, "walk special scale", 16),
@@ -143,11 +147,11 @@ def _in_turn(contract: Contract, run_seed: int) -> Iterator[list[Case]]:
             (second_structures, "walk second", 8),
         )
     ]
-    yield [Case(call, 0, "walk") for call in official_calls(contract)]
+    yield [Case(call, 0, "walk") for call in _of_slice(official_calls(contract), of)]
     # Ordinary, forbidden and open calls come early, so that a short run contains them too.
     yield next(weights, [])
     yield next(cells, [])
-    yield list(spoiled_cases(contract, run_seed, repair=repair))
+    yield list(spoiled_cases(contract, run_seed, repair=repair, of=of))
 
     def beside() -> list[Case]:
         # The calls of the lap find out more about a cell.
@@ -157,8 +161,15 @@ def _in_turn(contract: Contract, run_seed: int) -> Iterator[list[Case]]:
         # A large call costs as much as 20 others, so they come one by one.
         yield from (cases + next(large, []) for cases in walked if cases)
     yield from large
-    yield from structure_cases(contract, exponent_structures(contract), "walk exponents", 1, repair)
-    yield from hypothesis_cases(contract, run_seed, repair)
+    yield from structure_cases(contract, exponent_structures(contract), "walk exponents", 1, repair, of)
+    yield from hypothesis_cases(contract, run_seed, repair, of)
+
+
+_T = TypeVar("_T")
+
+
+def _of_slice(listed: Iterable[_T], of: Slice) -> Iterator[_T]:
+    return islice(listed, of.index, None, of.count)
 
 
 def _shuffled(structures: Iterable[Structure], rng: np.random.Generator) -> Iterator[Structure]:
@@ -166,10 +177,12 @@ def _shuffled(structures: Iterable[Structure], rng: np.random.Generator) -> Iter
     return (listed[index] for index in rng.permutation(len(listed)).tolist())
 
 
-def hypothesis_cases(contract: Contract, run_seed: int, repair: Repair | None = None) -> Iterator[list[Case]]:
+def hypothesis_cases(
+    contract: Contract, run_seed: int, repair: Repair | None = None, of: Slice = WHOLE
+) -> Iterator[list[Case]]:
     """Make rounds of Hypothesis, without end."""
     repair = repair or Repair(contract)
-    for number in count():
+    for number in count(of.index, of.count):
         round_seed = derived_seed(run_seed, contract.id, number)
         yield hypothesis_round(contract, round_seed, f"hypothesis round {number}", repair)
 
@@ -181,7 +194,7 @@ def lap_cases(probes: Iterator[Probe], at_once: int = BATCH) -> Iterator[list[Ca
 
 
 def structure_cases(
-    contract: Contract, walked: Iterator[Structure], name: str, at_once: int, repair: Repair
+    contract: Contract, walked: Iterator[Structure], name: str, at_once: int, repair: Repair, of: Slice = WHOLE
 ) -> Iterator[list[Case]]:
     """Make one call of each structure.
 
@@ -189,8 +202,9 @@ def structure_cases(
         name: The prefix of the calls' origins.
         at_once: The number of cases that are made together.
         repair: Makes calls that are accepted.
+        of: The slice of the structures.
     """
-    made = (Case(build(contract, s, f"{name} {number}"), 0, "walk") for number, s in enumerate(walked))
+    made = (Case(build(contract, s, f"{name} {number}"), 0, "walk") for number, s in _of_slice(enumerate(walked), of))
     accepted = accepted_cases(made, repair)
     while chunk := list(islice(accepted, at_once)):
         yield chunk
@@ -202,6 +216,7 @@ def spoiled_cases(
     within: Contract | None = None,
     each: int = SPOILED_EACH,
     repair: Repair | None = None,
+    of: Slice = WHOLE,
 ) -> Iterator[Case]:
     """Break each clause, and open each, in several ways, starting from small calls of the walk.
 
@@ -209,9 +224,10 @@ def spoiled_cases(
         within: The edition with a narrower domain that those calls belong to.
         each: The largest number of ways for each clause.
         repair: Makes the calls to start from. None: that of the edition.
+        of: The slice of the plan. Each slice chooses other calls.
     """
     repair = repair or Repair(within or contract)
-    rng = np.random.default_rng(derived_seed(run_seed, contract.id, "spoiled"))
+    rng = np.random.default_rng(derived_seed(run_seed, contract.id, "spoiled", *of.purpose))
     within = within or contract
     walked = [s for s in (*cell_structures(within), *shape_structures(within)) if math.prod(s.shape) < 2000]
     chosen = rng.permutation(len(walked))[:POOL].tolist()

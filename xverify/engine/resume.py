@@ -2,6 +2,7 @@
 
 One process at a time holds the lock.
 A run is unfinished from the moment at which ``run.json`` is written until its journal of answers is removed, which comes last.
+A divided run has the folder of its shards instead. Each shard under way there is a run of its own.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ DESCRIPTION = "run.json"
 
 JOURNALS = "answers-*.journal"
 """The journals of a run: one for each session."""
+
+SHARDS = "shards"
+"""The folder for the results of a divided run's shards."""
 
 
 @dataclass(frozen=True)
@@ -90,9 +94,10 @@ class HeldRun:
             )
 
     def finish(self) -> None:
-        """Remove the journals of a run whose report is written, and let other processes have the run."""
+        """Remove the journals or shards of a run whose report is written, and let other processes have the run."""
         for journal in self.directory.glob(JOURNALS):
             journal.unlink()
+        shutil.rmtree(self.directory / SHARDS, ignore_errors=True)
         self.lock.close()
 
 
@@ -130,9 +135,20 @@ def hold(directory: Path) -> HeldRun:
         raise DamagedFileError(f"{path} is damaged ({error}): start again with: xverify sweep") from None
 
 
+def is_held(directory: Path) -> bool:
+    """True if some process does the run."""
+    with (directory / DESCRIPTION).open("rb") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
 def is_finished(directory: Path) -> bool:
     """True if the run has all that it was to write."""
-    return (directory / "report.json").exists() and not any(directory.glob(JOURNALS))
+    unfinished = any(directory.glob(JOURNALS)) or (directory / SHARDS).exists()
+    return (directory / "report.json").exists() and not unfinished
 
 
 def to_resume(run: str | None, runs: Path = RUNS) -> HeldRun | Path:

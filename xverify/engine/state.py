@@ -184,7 +184,7 @@ class RunState:
 
     def contract(self, identity: str) -> Contract:
         """The contract of the run with that id."""
-        return next(contract for contract in self.options.contracts if contract.id == identity)
+        return next(contract for contract in self.options.editions if contract.id == identity)
 
     def contract_of(self, finding: Finding) -> Contract:
         """The contract that a finding is about."""
@@ -215,7 +215,7 @@ def new_run(options: Options, emit: Consumer) -> RunState:
     )
     pool = WorkerPool(
         options.oracles,
-        options.texts or options.contracts,
+        options.texts or options.editions,
         options.directory / "workers",
         emit,
         options.rules.repeat_each,

@@ -9,6 +9,7 @@ import json
 import os
 import platform
 import time
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -26,6 +27,7 @@ from xverify.core.machine import MISSING, machine, versions
 from xverify.core.surroundings import changes_values
 from xverify.core.verdict import Verdict
 from xverify.engine.characterize import characterize, followers
+from xverify.engine.combine import Session, combined
 from xverify.engine.events import Consumer, Event, FindingFound
 from xverify.engine.state import RunState
 from xverify.oracles import installed_version
@@ -33,7 +35,8 @@ from xverify.oracles.protocol import Oracle, version_of
 from xverify.oracles.releases import release_of
 from xverify.verify import editions
 from xverify.verify.cause_titles import graph_in_words
-from xverify.verify.causes import causes_of, context, grouped
+from xverify.verify.causes import context, grouped
+from xverify.verify.departures import Departure
 from xverify.verify.findings import Finding, Subject
 from xverify.verify.legal import legal_set
 from xverify.verify.tally import CellTally
@@ -99,8 +102,8 @@ def append_finding(state: RunState, finding: Finding) -> None:
         os.fsync(file.fileno())
 
 
-def report(state: RunState) -> dict[str, Any]:
-    """The whole report of a run."""
+def result_of(state: RunState) -> Session:
+    """The result of a session: a report without causes, and the facts that `combine` needs beside it."""
     state.pool.announce()  # a worker may have been lost since
     result = {
         "schema": SCHEMA,
@@ -114,7 +117,40 @@ def report(state: RunState) -> dict[str, Any]:
         },
         "findings": [_finding(state, finding) for finding in state.findings.sorted()],
     }
-    return {**result, "causes": causes_of(result)}
+    return Session("", result, _beside(state))
+
+
+def report(state: RunState) -> dict[str, Any]:
+    """The whole report of a run of one session."""
+    return combined([result_of(state)])
+
+
+def _beside(state: RunState) -> dict[str, Any]:
+    """Facts about a session's editions that make sense only with those of the others."""
+    found = state.findings.sorted()
+    values: Counter[tuple[str, str]] = Counter()
+    differing: Counter[tuple[str, str]] = Counter()
+    for (subject, cell), tally in state.tally.cells.items():
+        values[subject.name, cell.contract] += tally.due
+        differing[subject.name, cell.contract] += tally.wrong + tally.unreadable_values
+    return {
+        "editions": [contract.id for contract in state.options.editions],
+        "slices": {
+            contract.id: [state.options.part(contract).slice.index, state.options.part(contract).slice.count]
+            for contract in state.options.contracts
+        },
+        "codes": state.coverage.codes(),
+        "values": [[*key, differing[key], values[key]] for key in sorted(values)],
+        "ways": {f.id: [[_departure(d) for d in way] for way in f.ways] for f in found if f.ways},
+        "follows": {
+            f.id: {other.id: other.id in f.follows for other in editions.neighbours(state.contract_of(f))}
+            for f in found
+            if f.key.verdict == Verdict.NOT_FOLLOWED
+        },
+        "changes": {
+            f.id: {"description": f.description, "preference": list(f.preference)} for f in found if f.description
+        },
+    }
 
 
 def shown_first(state: RunState) -> set[str]:
@@ -294,9 +330,7 @@ def _finding(state: RunState, finding: Finding, with_values: bool = True) -> dic
             "words": by.words,
             "explained_values": by.explained,
             "values": by.values,
-            "departures": [
-                {"stage": d.stage, "is": d.actual, "instead": d.due, "words": d.words} for d in finding.departures
-            ],
+            "departures": [_departure(d) for d in finding.departures],
             **(
                 {}
                 if by.elsewhere is None
@@ -336,6 +370,10 @@ def _finding(state: RunState, finding: Finding, with_values: bool = True) -> dic
         "known": False,
         "summary": _summary(state, finding),
     }
+
+
+def _departure(departure: Departure) -> dict[str, str]:
+    return {"stage": departure.stage, "is": departure.actual, "instead": departure.due, "words": departure.words}
 
 
 def _family(state: RunState, subject: Subject) -> str:
@@ -405,7 +443,7 @@ def _witness(state: RunState, finding: Finding, call: Call, with_values: bool) -
     sent = call.under(contract.asked_as)  # as the implementation got it, for scripts and replays
     if is_large(call):
         file = f"{finding.id}.call"
-        directory = state.options.directory / "scripts"
+        directory = state.options.scripts or state.options.directory / "scripts"
         directory.mkdir(parents=True, exist_ok=True)
         write_call(sent, directory / file)
     outcome = finding.outcome

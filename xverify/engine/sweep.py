@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -15,15 +16,17 @@ from typing import Any
 from xverify.core.errors import NoSpaceError
 from xverify.engine.asking import interruptible, start
 from xverify.engine.changes import conclude_changes
+from xverify.engine.combine import Session, combined
 from xverify.engine.conclude import conclude
 from xverify.engine.disambiguate import disambiguate
 from xverify.engine.equivalences import check_equivalences
 from xverify.engine.events import Consumer, SweepFinished
 from xverify.engine.explore import explore
 from xverify.engine.options import Options
+from xverify.engine.shards import SESSIONS, copy_calls, sessions_of, write_shard
 from xverify.engine.shrink import shrink_findings
 from xverify.engine.state import RunState, new_run
-from xverify.engine.store import on_disk_first, report, write_json
+from xverify.engine.store import on_disk_first, result_of, write_json
 from xverify.engine.texts import check_texts
 from xverify.engine.variant_differences import conclude_variants
 from xverify.workers.journal import FULL
@@ -56,10 +59,11 @@ PHASES = (
 
 
 def sweep(options: Options, emit: Consumer) -> dict[str, Any]:
-    """Run a sweep, and write ``report.json`` into its directory.
+    """Run a sweep or one shard of it, and write ``report.json`` into its directory.
 
     Each finding is in ``findings.jsonl`` before it is announced, so that a killed run leaves its findings.
     A run that ^C interrupts reports what it has. So does a run in which a phase fails, before the exception passes.
+    A shard also writes ``shard.json``, which `xverify.engine.shards` reads.
 
     Returns:
         The report as data.
@@ -69,24 +73,64 @@ def sweep(options: Options, emit: Consumer) -> dict[str, Any]:
         NoSpaceError: The disk is full.
     """
     options.directory.mkdir(parents=True, exist_ok=True)
+    results: list[Session] = []
+    failure: Exception | None = None
+    for number, session in enumerate(sessions_of(options), 1):
+        if results and not results[-1].report["run"]["complete"]:
+            break
+        left = options.budget
+        if results and options.cases is None:
+            left = max(1.0, left - sum(result.report["run"]["seconds"] for result in results))
+        result, failure = _run_session(replace(session, budget=left, session=number), emit)
+        results.append(result)
+    whole = combined(results)
+    whole["run"]["budget"] = options.budget
+    if options.shard is not None and failure is None:
+        whole["run"]["shard"] = write_shard(options, results)
+    if options.shard is None:
+        copy_calls(whole, [(each, options.directory) for each in results], options.directory)
+        shutil.rmtree(options.directory / SESSIONS, ignore_errors=True)
+    write_json(options.directory / "report.json", whole)
+    if failure is not None:
+        raise failure
+    emit(SweepFinished(options.directory / "report.json"))
+    return whole
+
+
+def _run_session(options: Options, emit: Consumer) -> tuple[Session, Exception | None]:
+    """The result of a session, and the exception of the phase that failed, if one did."""
     state = new_run(options, lambda event: announce(event))
     announce = on_disk_first(state, emit)
+    failure = None
     try:
         with handling_interrupts(state):
-            with reporting_failures(state):
+            try:
                 start(state)
                 for phase in PHASES:
                     run_phase(state, phase)
                 if state.pool.journal is not None:
                     state.pool.journal.check()
-            result = report(state)
+            except Exception as error:
+                if isinstance(error, NoSpaceError) or (isinstance(error, OSError) and error.errno in FULL):
+                    raise  # there is no room for a report
+                failure = error
+                note_failure(state, error)
+            result = result_of(state)
     finally:
         state.pool.stop()
         if state.pool.journal is not None:
             state.pool.journal.close()
-    write_json(options.directory / "report.json", result)
-    emit(SweepFinished(options.directory / "report.json"))
-    return result
+    folder = "" if options.scripts is None else options.scripts.parent.relative_to(options.directory).as_posix()
+    return replace(result, folder=folder), failure
+
+
+def note_failure(state: RunState, error: Exception) -> None:
+    """Say in the report that a phase failed, so that the report covers only what was done before."""
+    state.complete = False
+    first_line = (str(error).strip() or "no message").splitlines()[0]
+    state.troubles.append(
+        f"the run failed ({type(error).__name__}: {first_line}); the report covers what was done before"
+    )
 
 
 def run_phase(state: RunState, phase: Phase) -> None:
@@ -97,23 +141,6 @@ def run_phase(state: RunState, phase: Phase) -> None:
     elif state.complete:
         with interruptible(state), state.timer.on(phase.purpose):
             phase.run(state)
-
-
-@contextmanager
-def reporting_failures(state: RunState) -> Iterator[None]:
-    """Write the report of what the run has before an exception passes, unless the disk is full."""
-    try:
-        yield
-    except Exception as error:
-        if isinstance(error, NoSpaceError) or (isinstance(error, OSError) and error.errno in FULL):
-            raise
-        state.complete = False
-        first_line = (str(error).strip() or "no message").splitlines()[0]
-        state.troubles.append(
-            f"the run failed ({type(error).__name__}: {first_line}); the report covers what was done before"
-        )
-        write_json(state.options.directory / "report.json", report(state))
-        raise
 
 
 @contextmanager

@@ -165,7 +165,10 @@ def seen(cause: Cause) -> str:
 
 
 def counts(findings: Sequence[Json]) -> str:
-    """Count the calls, values and cells of findings. The first says if its call was reduced."""
+    """Count the calls, values and cells of findings, and name the processors if runs had several.
+
+    The first finding says if its call was reduced.
+    """
     cells = {tuple(sorted(cell.items())) for finding in findings for cell in finding["cells"]}
     values = sum(finding["values"] for finding in findings)
     largest = -1 if any(finding["max_ulp"] < 0 for finding in findings) else max(f["max_ulp"] for f in findings)
@@ -175,8 +178,10 @@ def counts(findings: Sequence[Json]) -> str:
         summary.plural(len(cells), "cell") if cells else "",
         f"up to {summary.grouped(largest)} ULP" if largest > 0 else "",
     ]
+    processors = sorted({name for finding in findings for name in finding.get("processors", ())})
+    on = f"; seen on {some(processors, len(processors))}" if processors else ""
     small = {"not reached": "; not reduced to the smallest call"}.get(findings[0]["shrunk"], "")
-    return ", ".join(filter(None, parts)) + small
+    return ", ".join(filter(None, parts)) + on + small
 
 
 def _counted(names: Sequence[str], most: int, noun: str) -> str:

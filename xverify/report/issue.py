@@ -264,6 +264,9 @@ def _extent(case: Case) -> list[str]:
     )
     if not summary.on_texts(finding) and any(paths):
         where.append("Seen " + " and ".join(text(PATHS.get(path, f"with {path}")) for path in paths) + ".")
+    processors = sorted({name for each in case.findings for name in each.get("processors", ())})
+    if processors:
+        where.append(f"Seen on {' and '.join(map(text, processors))}.")
     if finding["shrunk"] == "not reached":
         where.append("The call below was not reduced to the smallest one that shows it.")
     return [*lines, *([f"- {' '.join(where)}"] if where else [])]

@@ -6,29 +6,13 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from xverify.core.surroundings import in_words
 from xverify.core.verdict import Verdict
-
-Json = Mapping[str, Any]
-
-STATUSES = (
-    Verdict.CRASH.value,
-    Verdict.HANG.value,
-    Verdict.VIOLATION.value,
-    Verdict.UNREADABLE.value,
-    Verdict.WRONGLY_ACCEPTED.value,
-    Verdict.WRONGLY_REJECTED.value,
-    Verdict.MIXED.value,
-    "ambiguous",
-    "not-judged-differs",
-    "agrees",
-    "not-judged-agrees",
-    "unsupported",
-    "unspecified",
-)
-"""Statuses of cells, worst first. The last ones count only where nothing else was seen."""
+from xverify.engine.folding import NO_REGION as NO_REGION
+from xverify.engine.folding import STATUSES as STATUSES
+from xverify.engine.folding import Json as Json
+from xverify.engine.folding import base as base
 
 _STATUS_WORDS = {
     "not-judged-differs": "differs, not judged",
@@ -36,8 +20,6 @@ _STATUS_WORDS = {
     "unspecified": "left open",
 }
 """Statuses that are not their own words."""
-
-NO_REGION = "no simple region"
 
 _STATUS_TONES = {
     "agrees": "good",
@@ -87,11 +69,6 @@ def short(number: int) -> str:
 def label(subject: Json) -> str:
     """Return "name" or "name[options]", as cells spell a subject."""
     return f"{subject['name']}[{subject['options']}]" if subject["options"] else str(subject["name"])
-
-
-def base(subject: str) -> str:
-    """Return a label without its options."""
-    return subject.partition("[")[0]
 
 
 def findings(report: Json) -> list[Json]:

@@ -199,7 +199,14 @@ def _entry(key: CauseKey, group: Sequence[Json], about: Context) -> dict[str, An
         "values": sum(finding["values"] for finding in group),
         "cells": len({tuple(sorted(cell.items())) for cell in cells}),
         "max_ulp": -1 if min(largest) < 0 else max(largest),
+        **processors_of(group),
     }
+
+
+def processors_of(findings: Iterable[Json]) -> dict[str, list[str]]:
+    """The field "processors" of a cause; absent if its findings have none."""
+    names = {name for finding in findings for name in finding.get("processors", ())}
+    return {"processors": sorted(names)} if names else {}
 
 
 def _effect(key: CauseKey, group: Sequence[Json]) -> str:

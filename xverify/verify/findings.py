@@ -167,6 +167,14 @@ class Finding:
     """Names of other recipes that give all values of its cells."""
     departures: tuple[Departure, ...] = ()
     """The stages in which its recipe departs from the nearest admitted reading."""
+    ways: list[tuple[Departure, ...]] = field(default_factory=list)
+    """The departures of its recipe, then of the recipes that give the same values. ``departures`` is one of them."""
+    follows: tuple[str, ...] = ()
+    """For an edition that is not followed: ids of its neighbours that admit every value of the kept calls."""
+    description: str = ""
+    """For a change between versions: a token of the change that is the same in all editions."""
+    preference: tuple[object, ...] = ()
+    """For such a change: the sort key of its witness among those of other editions, as JSON holds it."""
     survives_without_breach: bool | None = None
     """For a death on a call that is not allowed: true if the implementation survives an allowed call near it; None if unknown."""
     unconfirmed: bool = False

@@ -28,7 +28,10 @@ MOST_GRAPHS = 6
 """Number of kept calls of a cell whose graphs gave wrong values."""
 
 MOST_FRUITLESS = 8
-"""Number of cells of one implementation without a recipe, after which a search tries fewer recipes. It takes seconds a cell."""
+"""Number of cells of one implementation and edition without a recipe, after which a search tries fewer recipes.
+
+It takes seconds a cell.
+"""
 
 
 @dataclass(eq=False)
@@ -287,28 +290,30 @@ class Tally:
     def _explanations(self, violating: Sequence[tuple[Subject, Cell, CellTally]]) -> list[Explained]:
         """The explanation of each cell.
 
-        An indexing mistake that explains other cells of the implementation is tried first.
+        An indexing mistake that explains other cells of the implementation and the edition is tried first.
         """
         shared = self._shared_recipes()
-        mistakes: defaultdict[str, Counter[Misindexing]] = defaultdict(Counter)
-        fruitless: Counter[str] = Counter()
+        # By edition too: what an edition shows must not depend on the other editions of the run.
+        mistakes: defaultdict[tuple[str, str], Counter[Misindexing]] = defaultdict(Counter)
+        fruitless: Counter[tuple[str, str]] = Counter()
         every = []
         for subject, cell, tally in violating:
-            reading, counts = shared[subject, cell], mistakes[subject.name]
+            whose = subject.name, cell.contract
+            reading, counts = shared[subject, cell], mistakes[whose]
             likely = [mistake for mistake, _ in counts.most_common(MOST_LIKELY)]
-            thorough = fruitless[subject.name] < MOST_FRUITLESS
+            thorough = fruitless[whose] < MOST_FRUITLESS
             by = Explained(reading) if reading is not None else explained(tally.evidence, likely, thorough)
-            fruitless[subject.name] += by.recipe is None
+            fruitless[whose] += by.recipe is None
             every.append(by)
             counts.update([by.recipe.mistake] if isinstance(by.recipe, Misread) and by.elsewhere is None else [])
         # In the first cells, another mistake may give the same results. Prefer the mistake of most cells.
-        for index, ((subject, _, tally), by) in enumerate(zip(violating, every, strict=True)):
+        for index, ((subject, cell, tally), by) in enumerate(zip(violating, every, strict=True)):
             if isinstance(by.recipe, Misread) and by.elsewhere is None:
-                (commonest, _), *_ = mistakes[subject.name].most_common(1)
+                (commonest, _), *_ = mistakes[subject.name, cell.contract].most_common(1)
                 if by.recipe.mistake is not commonest:
                     every[index] = explained(tally.evidence, [commonest, by.recipe.mistake])
             elif isinstance(by.recipe, Zeros):
-                likely = [mistake for mistake, _ in mistakes[subject.name].most_common(MOST_LIKELY)]
+                likely = [mistake for mistake, _ in mistakes[subject.name, cell.contract].most_common(MOST_LIKELY)]
                 every[index] = explained_by(tally.evidence, likely) or by
         return every
 
