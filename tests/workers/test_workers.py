@@ -259,6 +259,7 @@ def test_the_journal_of_a_dead_process_is_read_as_it_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize("blobs", [[], [b""], [b"a", b"bc"], [b"", bytes(1 << 20), b"x"]])
 def test_parcels(tmp_path: Path, blobs: list[bytes]) -> None:
     assert unwrap(wrap(blobs, str(tmp_path / "parcel"))) == blobs
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_parcel_that_is_not_written_whole_is_an_error(tmp_path: Path) -> None:
@@ -270,7 +271,6 @@ def test_a_parcel_that_is_not_written_whole_is_an_error(tmp_path: Path) -> None:
             wrap([bytes(10_000)] * 2, str(tmp_path / "parcel"))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert not list(tmp_path.iterdir())
 
 
 def test_what_is_abandoned_was_not_asked_and_the_worker_goes_on(start: Start) -> None:
