@@ -122,11 +122,10 @@ def test_a_death_on_a_full_disk_is_no_fault_of_the_implementation(
     journal = Journal(tmp_path / "journal", "run")
     worker = journal.of("fake")
     with pytest.raises(NoSpaceError):
-        worker.keep_death(b"call 1", "", b"", "OSError: [Errno 28] No space left on device", False)
+        worker.refuse_if_full("OSError: [Errno 28] No space left on device")
     monkeypatch.setattr(journals, "LEAST_FREE", 1 << 62)
     with pytest.raises(NoSpaceError):
-        Journal(tmp_path / "journal", "run").of("fake").keep_death(b"call 1", "", b"", "SIGBUS", False)
-    assert Journal(tmp_path / "journal", "run").left == 0
+        Journal(tmp_path / "journal", "run").of("fake").refuse_if_full("SIGBUS")
 
 
 def test_the_time_of_a_resumed_run_follows_the_answers_and_not_the_wall_clock(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import resource
 import subprocess
 import sys
 import time
@@ -304,6 +305,17 @@ def test_the_journal_of_a_dead_process_is_read_as_it_is(tmp_path: Path) -> None:
 def test_parcels(tmp_path: Path, blobs: list[bytes]) -> None:
     assert unwrap(wrap(blobs, str(tmp_path / "parcel"))) == blobs
     assert not list(tmp_path.iterdir())
+
+
+def test_a_parcel_that_is_not_written_whole_is_an_error(tmp_path: Path) -> None:
+    """As on a full disk, the last write is cut short and does not fail itself."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (15_000, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            wrap([bytes(10_000)] * 2, str(tmp_path / "parcel"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_what_is_abandoned_was_not_asked_and_the_worker_goes_on(start: Start) -> None:

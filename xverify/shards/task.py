@@ -317,8 +317,14 @@ def run_packed(described: dict[str, Any], shared: str, token: str, wish: Callabl
     Raises:
         ShardFailedError: There is no result, and another attempt may have one.
     """
-    task = Task(**{**described, "argv": tuple(described["argv"]), "needs": tuple(described["needs"]),
-           "again": tuple(described["again"])})
+    task = Task(
+        **{
+            **described,
+            "argv": tuple(described["argv"]),
+            "needs": tuple(described["needs"]),
+            "again": tuple(described["again"]),
+        }
+    )
     with contextlib.ExitStack() as stack:
         folder = Path(shared)
         if not (folder / token).is_file():

@@ -70,7 +70,9 @@ def wrap(blobs: Sequence[bytes], path: str) -> Parcel:
         return tuple(blobs)
     with open(path, "wb", buffering=0) as file:
         for blob in blobs:
-            file.write(blob)
+            left = memoryview(blob)
+            while left:  # a full disk takes a part, and then raises the error
+                left = left[file.write(left) :]
     return path, tuple(map(len, blobs))
 
 

@@ -322,13 +322,20 @@ class WorkerJournal:
         answers = [(_key(request.call, request.options), request.outcome) for request in requests]
         self._journal.keep(self._worker, answers, seconds, forked=forked)
 
-    def keep_death(self, call: bytes, options: str, outcome: bytes, message: str, forked: bool) -> None:
+    def refuse_if_full(self, message: str) -> None:
+        """Check that the end of a process is not due to the disk, see `Journal.refuse_if_full`.
+
+        Raises:
+            NoSpaceError: The disk is full.
+        """
+        self._journal.refuse_if_full(message)
+
+    def keep_death(self, call: bytes, options: str, outcome: bytes, forked: bool) -> None:
         """Append the death of one call.
 
         Raises:
-            NoSpaceError: The disk is full, so the death may be no fault of the implementation.
+            NoSpaceError: The disk is full.
         """
-        self._journal.refuse_if_full(message)
         self._journal.keep(self._worker, [(_key(call, options), outcome)], 0.0, forked=forked, death=True)
 
 

@@ -320,6 +320,8 @@ class Worker:
         elif not kept:
             self._kill()
         message = self._process.crash_message(ending)
+        if self._answers is not None:
+            self._answers.refuse_if_full(message)
         self._take_answers(suspect if kind == "hang" else None)
         if suspect is None and self._in_flight:
             # It died between calls, or its pipe broke: sending calls one by one will show after which.
@@ -330,8 +332,7 @@ class Worker:
         if suspect in self._unanswered:
             died, outcome = self._unanswered[suspect], Outcome(kind, message=message)
             if self._answers is not None:
-                blob = encode_outcome(outcome)
-                self._answers.keep_death(died.blob, died.options, blob, message, self._process.forked)
+                self._answers.keep_death(died.blob, died.options, encode_outcome(outcome), self._process.forked)
             self._end_with(died, outcome)
             self._spare(list(self._unanswered.values()))
             self._fruitless = 0
@@ -437,6 +438,8 @@ class Worker:
         self._ready = False
 
     def _give_up(self, reason: str) -> None:
+        if self._answers is not None:
+            self._answers.refuse_if_full(reason)
         self._kill()
         by = "" if self._process.python == sys.executable else f" by {self._process.python}"
         self.failed = f"{self.oracle.name} could not be run{by}: {reason}"
