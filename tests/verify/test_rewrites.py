@@ -140,6 +140,17 @@ def test_fake_quantize_of_an_empty_range_gives_the_lowest_code() -> None:
     assert explained(made, "uint8", np.zeros(len(CODES))) == words
 
 
+def test_fake_quantize_with_constant_parameters_multiplies_and_shifts() -> None:
+    """At ties of the quotient, it gives other codes than a division."""
+    codes = np.arange(1, 256, 2, dtype=np.uint8)
+    made, scale = call("y>scale:1", "y>quantize:0", scale=0.3, codes=tuple(codes)), np.float32(0.3)
+    low = np.float32(-100) * scale
+    factor = np.float32(255) / np.float32(np.float32(155) * scale - low)
+    y = (np.float32(codes) - np.float32(100)) * scale * np.float32(0.5)
+    words = "computes QuantizeLinear from the ends of its range, as FakeQuantize does"
+    assert explained(made, "uint8", np.rint(y * factor + -low * factor)) == words
+
+
 def test_the_merged_pair_of_two_has_the_range_of_both() -> None:
     """The first pair has the zero point 0 and the second 100, both with the scale 0.5."""
     made = call("y>pair:20", "y>pair:0")

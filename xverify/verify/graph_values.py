@@ -190,8 +190,8 @@ def _within_range(node: Node, inputs: list[Values]) -> Values:
     """OpenVINO's FakeQuantize, all in float32.
 
     Inputs are those of QuantizeLinear, and the parameters of the DequantizeLinear that follows it, if one does. With the
-    attribute `CLAMPED`, the operand is moved into the range first, as its kernel for constant parameters does. If the scale is
-    negative, the range is empty and every operand becomes its first end.
+    attribute `CLAMPED`, the operand is moved into the range first, then multiplied and shifted, as for constant parameters. If
+    the scale is negative, the range is empty and every operand becomes its first end.
 
     Source: https://docs.openvino.ai/2025/documentation/openvino-ir-format/operation-sets/operation-specs/quantization/fake-quantize-1.html
 
@@ -216,11 +216,15 @@ def _within_range(node: Node, inputs: list[Values]) -> Values:
     with np.errstate(all="ignore"):
         operand = np.float32(x.numbers)
         if node.attributes.get(CLAMPED):
-            operand = np.maximum(np.minimum(operand, high), low)
-        inside = np.rint((operand - low) / (high - low) * steps) / steps * (out_high - out_low) + out_low
-        beyond = np.where(operand > np.maximum(low, high), out_high, inside)
-        result = inside if node.attributes.get(CLAMPED) else np.where(operand <= np.minimum(low, high), out_low, beyond)
-    result = np.asarray(result, np.float32).reshape(x.codes.shape)
+            factor = steps / (high - low)
+            code = np.rint(np.maximum(np.minimum(operand, high), low) * factor + -low * factor)
+            unit = np.float64((out_high - out_low) / steps)
+            made: NDArray[Any] = np.asarray(np.float64(code) * unit + out_low)  # a fused multiply-add
+        else:
+            inside = np.rint((operand - low) / (high - low) * steps) / steps * (out_high - out_low) + out_low
+            beyond = np.where(operand > np.maximum(low, high), out_high, inside)
+            made = np.where(operand <= np.minimum(low, high), out_low, beyond)
+    result = np.asarray(made, np.float32).reshape(x.codes.shape)
     is_open = x.open | ~np.isfinite(result).all(0)
     if given:
         return united("float32", result.view(np.uint32), is_open)

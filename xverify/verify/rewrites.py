@@ -630,8 +630,10 @@ def _quantized(
     """Integer codes that another rounding gives, with a quotient in float64 or the operand's type.
 
     Raises:
-        ValueError: The codes are floats, or the parameters do not fit.
+        ValueError: The codes are floats, the parameters do not fit, or the framework has no QuantizeLinear.
     """
+    if way == _PLAIN and not contract.id.startswith(("ai.onnx/", "com.microsoft/")):
+        raise ValueError("no text of a QuantizeLinear")
     x = inputs[0]
     dtype = inputs[2].dtype if len(inputs) > 2 else str(node.attributes.get("output_dtype", "uint8"))
     if dtype not in INTEGERS:
