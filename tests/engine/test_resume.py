@@ -46,7 +46,7 @@ def report_of(directory: Path) -> dict[str, Any]:
 
 def answers_of(directory: Path) -> Counter[tuple[str, bytes]]:
     """The number of recorded answers to each request."""
-    journal = Journal(directory / "answers-0.journal", described(directory).digest)
+    journal = Journal(directory / "answers-1.journal", described(directory).digest)
     journal.close()
     return Counter({(worker, key): len(at) for worker, keys in journal._places.items() for key, at in keys.items()})
 
@@ -86,7 +86,7 @@ def killed(directory: Path, most: int, rng: random.Random, step: int) -> int:
     Returns:
         The number of kills.
     """
-    journal, orphans, kills = directory / "answers-0.journal", set[int](), 0
+    journal, orphans, kills = directory / "answers-1.journal", set[int](), 0
     while True:
         process = subprocess.Popen([sys.executable, SCRIPT, str(directory)])
         until = size_of(journal) + rng.randint(1, step)
@@ -112,7 +112,7 @@ def killed(directory: Path, most: int, rng: random.Random, step: int) -> int:
 
 def check_killed(whole: Path, directory: Path, kills: int, seed: int) -> int:
     """Check a run that is killed against one that is not. Returns the number of kills."""
-    step = 2 * size_of(whole / "answers-0.journal") // max(1, kills)
+    step = 2 * size_of(whole / "answers-1.journal") // max(1, kills)
     times = killed(directory, kills, random.Random(seed), step)
     assert report_of(directory) == report_of(whole)
     assert answers_of(directory) == answers_of(whole), "an answered call was repeated, or an answer was lost"
@@ -137,7 +137,7 @@ def test_fifty_kills(whole: Path, tmp_path: Path) -> None:
 def test_a_damaged_journal_is_asked_again_from_there(whole: Path, tmp_path: Path) -> None:
     directory = tmp_path / "run"
     shutil.copytree(whole, directory)
-    path = directory / "answers-0.journal"
+    path = directory / "answers-1.journal"
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
@@ -155,7 +155,7 @@ def test_a_full_disk_ends_a_run_that_can_be_resumed(
 ) -> None:
     """It is full within the journal first, and then before the report."""
     directory, write = tmp_path / "run", Journal._write
-    left = size_of(whole / "answers-0.journal") // 2
+    left = size_of(whole / "answers-1.journal") // 2
 
     def limited(journal: Journal, data: memoryview) -> int:
         nonlocal left
@@ -216,7 +216,7 @@ def test_the_newest_unfinished_run_is_resumed(tmp_path: Path) -> None:
         held = held_run(tmp_path / name)
         if name == "finished":
             store.write_json(tmp_path / name / "report.json", {})
-            (tmp_path / name / "answers-0.journal").touch()
+            (tmp_path / name / "answers-1.journal").touch()
             assert not resume.is_finished(tmp_path / name)
             held.finish()
         held.lock.close()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import resource
+import shutil
 import subprocess
 import sys
 import time
