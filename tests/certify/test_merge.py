@@ -135,7 +135,7 @@ CONFLICT = {
 
 
 def test_shards_without_a_common_reading_are_a_counterexample(shards, tmp_path):
-    """What an undivided run refutes: units that none of the readings of the units before gives."""
+    """An undivided run refutes units that no reading of the units before gives."""
     certificates = [load(path) for path in shards]
     readings = ("one", "two", "three")
     units = certificates[2]["proven"][0]["ranges"][0]

@@ -21,10 +21,17 @@ def test_shards_are_disjoint_balanced_and_together_the_request(requested, step, 
     shards = [ranges.share(requested, step, Shard(index, count)) for index in range(1, count + 1)]
     for part, wanted in requested.items():
         pieces = [interval for shard in shards for interval in shard.get(part, ())]
-        assert pieces == sorted(pieces)
         assert sum(stop - start for start, stop in pieces) == ranges.count(wanted)
         assert ranges.united(pieces) == wanted
         ends = {end for interval in wanted for end in interval}
         assert all(end % step == 0 or end in ends for interval in pieces for end in interval)
     sizes = [sum(map(ranges.count, shard.values())) for shard in shards]
     assert max(sizes) - min(sizes) < 2 * step
+
+
+def test_each_shard_has_units_from_everywhere():
+    for index in range(1, 5):
+        (pieces,) = ranges.share({0: ((0, 65536),)}, 32, Shard(index, 4)).values()
+        eighths = {start // 8192 for start, _ in pieces}
+        assert eighths == set(range(8))
+        assert len(pieces) <= ranges.MOST_ROUNDS

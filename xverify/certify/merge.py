@@ -110,7 +110,7 @@ def merge(certificates: Sequence[Certificate], names: Sequence[str]) -> dict[str
 
 
 def _identity(certificates: Sequence[Certificate], names: Sequence[str]) -> dict[str, Any]:
-    """The parts that all certificates must share. Files and packages that only some of them loaded are united."""
+    """Return the parts that all certificates share, with the files and packages of all of them."""
     head = dict(certificates[0])
     for certificate, name in zip(certificates[1:], names[1:], strict=True):
         if differences := _differences(head, certificate):
@@ -148,7 +148,7 @@ def _machines(certificates: Sequence[Certificate]) -> list[Mapping[str, Any]]:
 def _labelled(
     part: str, certificates: Sequence[Certificate], machines: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Runs or counterexamples of all certificates; with the processor of each if there are several machines."""
+    """Return all runs or counterexamples, each with its processor if there are several machines."""
     return [
         {**({"processor": certificate["machine"]["processor"]} if len(machines) > 1 else {}), **entry}
         for certificate in certificates
@@ -167,7 +167,7 @@ def _distinct(entries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 def _agreeing(
     ordered: Sequence[Certificate], admitted: tuple[str, ...]
 ) -> tuple[tuple[str, ...], list[Certificate], list[dict[str, Any]]]:
-    """The readings that give everything, the certificates that agree on them, and a counterexample for each other."""
+    """Return the common readings, the certificates that agree, and a counterexample for each other."""
     explaining, agreeing, conflicts = admitted, [], []
     for certificate in ordered:
         common = tuple(name for name in explaining if name in certificate["readings"]["explain"])
@@ -180,7 +180,7 @@ def _agreeing(
 
 
 def _conflict(certificate: Certificate, explaining: Sequence[str]) -> dict[str, Any]:
-    """A counterexample: units of a certificate whose values are by none of the readings that give the units before."""
+    """Return a counterexample: units that no reading of the units before gives."""
     excluded = excluded_of(certificate)
     first = certificate["proven"][0]
     begin = first["ranges"][0][0]
@@ -269,7 +269,7 @@ def _shortened(words: list[str]) -> list[str]:
 
 
 def _absent_shards(certificates: Sequence[Certificate]) -> str:
-    """Names of the shards without a certificate; empty if there are none, or if the shards are of several divisions."""
+    """Name the shards without a certificate, if all certificates have the same number of shards."""
     shards = {shard for certificate in certificates if (shard := shard_of(certificate)) is not None}
     counts = {shard.count for shard in shards}
     if len(counts) != 1:
