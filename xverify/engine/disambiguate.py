@@ -86,20 +86,22 @@ def tell_apart(state: RunState, limit: Callable[[], bool]) -> None:
     state.tally.settle()
     judged_calls: JudgedCalls = defaultdict(dict)
     settled: set[tuple[Subject, Cell]] = set()
+    # An edition has another round only if its own last one sent a call, whatever the others did.
+    open_editions = {contract.id for contract in state.options.contracts}
     for turn in range(ROUNDS):
-        any_sent = False
+        sent_editions: set[str] = set()
         before: list[tuple[str, list[_Question]]] = []
-        cells = _cells(state, settled)
+        cells = [entry for entry in _cells(state, settled) if entry[1].contract in open_editions]
         for start in range(0, len(cells), CELLS):
             if limit() or state.interrupted.is_set():
                 _receive(state, before, judged_calls)
                 return
             sent = _send(state, _questions(state, cells[start : start + CELLS], turn, settled))
             _receive(state, before, judged_calls)
-            before, any_sent = sent, any_sent or bool(sent)
+            before = sent
+            sent_editions |= {question.contract.id for _, listed in sent for question in listed}
         _receive(state, before, judged_calls)
-        if not any_sent:
-            return
+        open_editions = sent_editions
 
 
 OpenCell = tuple[Subject, Cell, CellTally]

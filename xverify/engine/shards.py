@@ -10,7 +10,7 @@ import json
 import shutil
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +79,7 @@ def write_shard(options: Options, results: Sequence[Session]) -> dict[str, Any]:
     """Write the shard's file, and return the entry ``run.shard`` of its report."""
     assert options.shard is not None
     entry = {"index": options.shard.index, "count": options.shard.count, "of": digest_of(options)}
-    data = {"schema": SCHEMA, **entry, "sessions": [asdict(session) for session in results]}
+    data = {"schema": SCHEMA, **entry, "sessions": [vars(session) for session in results]}
     partial = options.directory / f"{FILE}.partial"
     partial.write_text(json.dumps(data, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
     partial.replace(options.directory / FILE)

@@ -62,7 +62,7 @@ except (OSError, AttributeError):
     pass
 if os.getppid() != parent:
     sys.exit(3)
-if cores:
+if cores and hasattr(os, "sched_setaffinity"):
     os.sched_setaffinity(0, [int(core) for core in cores.split(",")])
 os.execvp(sys.argv[3], sys.argv[3:])
 """
