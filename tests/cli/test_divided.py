@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from xverify import cli
 from xverify.cli import divided
+from xverify.engine.resume import SHARDS
 from xverify.shards.task import Task
 
 SWEEP = ("sweep", "--oracle", "onnx-reference", "--cases", "20", "--contract", "ai.onnx/DequantizeLinear-19")
@@ -39,10 +40,10 @@ def test_a_divided_sweep_leaves_the_run_of_an_undivided_one(tmp_path):
     announced = {json.loads(line)["id"] for line in (directory / "findings.jsonl").read_text().splitlines()}
     assert announced == {finding["id"] for finding in report["findings"]}
     assert (directory / "report.html").is_file()
-    assert not (directory / divided.SHARDS).exists()
+    assert not (directory / SHARDS).exists()
 
 
-def test_a_missing_shard_is_named_and_the_others_are_reported(tmp_path, monkeypatch):
+def test_a_missing_shard_is_named_and_made_by_resume(tmp_path, monkeypatch):
     original = divided.tasks_of
 
     def second_dies(*arguments: Any) -> Sequence[Task]:
@@ -55,7 +56,12 @@ def test_a_missing_shard_is_named_and_the_others_are_reported(tmp_path, monkeypa
     assert result.exit_code == 3
     assert "shard 2/2 is missing: it ended with exit code 3 and no result: gone" in result.output
     assert any("2/2" in sentence for sentence in report["run"]["left_out"])
-    assert sorted(path.name for path in (directory / divided.SHARDS).iterdir()) == ["sweep-1-of-2", "sweep-2-of-2.log"]
+    assert sorted(path.name for path in (directory / SHARDS).iterdir()) == ["sweep-1-of-2", "sweep-2-of-2.log"]
+    monkeypatch.undo()
+    result = run("resume", "--runs", str(tmp_path))
+    directory, report = only_run(tmp_path)
+    assert (result.exit_code, report["coverage"]["cases"]) == (0, 20), result.output
+    assert not (directory / SHARDS).exists()
 
 
 @pytest.mark.parametrize(

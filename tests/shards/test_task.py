@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,20 @@ def test_a_flood_of_output_is_cut(tmp_path, notes, monkeypatch):
     assert log.stat().st_size < 3 << 17
     assert "bytes are left out" in log.read_text()
     assert log.read_text().endswith("the last line\n")
+
+
+@pytest.mark.parametrize("is_held", [False, True])
+def test_a_run_that_died_goes_on_unless_another_process_does_it(tmp_path, notes, is_held):
+    shards = tmp_path / "shards"
+    (shards / ".fake-1-abc" / "old").mkdir(parents=True)
+    (shards / ".fake-1-abc" / "old" / "run.json").touch()
+    task = replace(fake_task(notes), again=fake_task(notes, index=2).argv)
+    with (shards / ".fake-1-abc" / "old" / "run.json").open() as lock:
+        if is_held:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        assert run_task(task, shards).result is not None
+    assert (len(attempts(notes, 1)), len(attempts(notes, 2))) == ((1, 0) if is_held else (0, 1))
+    assert hidden(shards) == ([".fake-1-abc"] if is_held else [])
 
 
 def test_a_wish_ends_a_shard_at_once(tmp_path, notes):

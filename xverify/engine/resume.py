@@ -94,7 +94,7 @@ class HeldRun:
             )
 
     def finish(self) -> None:
-        """Remove the journals or shards of a run whose report is written, and let other processes have the run."""
+        """Remove the journals or shards of a run that is finished, and let other processes have it."""
         for journal in self.directory.glob(JOURNALS):
             journal.unlink()
         shutil.rmtree(self.directory / SHARDS, ignore_errors=True)
