@@ -219,7 +219,7 @@ def sweep_in_shards(
     """
     from xverify.engine.resume import SHARDS
     from xverify.shards.local import Interrupts
-    from xverify.shards.merging import merged_run
+    from xverify.shards.merging import merged_shards, write_run
     from xverify.shards.task import EVENTS, FOLDER, PYTHON
 
     interrupts, folder, begun = Interrupts(), directory / SHARDS, time.monotonic()
@@ -235,7 +235,9 @@ def sweep_in_shards(
             watch.close()
     files = _results(ends)
     command = shlex.join(["xverify", *sys.argv[1:]])
-    merged = merged_run(files, directory, command, time.monotonic() - begun)
+    merged = merged_shards(files)
+    merged.report["run"] |= {"command": command, "seconds": round(time.monotonic() - begun, 1)}
+    write_run(merged, directory)
     if merged.missing:
         for end in ends:
             if end.result is None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from xverify.cli.common import PASS, UNABLE, clear, console_of_output, say
-from xverify.core.errors import DamagedFileError, UsageError
+from xverify.core.errors import UsageError
 
 
 @click.command()
@@ -74,21 +74,12 @@ def _files(path: Path) -> list[Path]:
 
 
 def _merge_sweeps(files: list[Path], output: Path | None, partial: bool) -> int:
-    from xverify import report as reports
     from xverify.engine import select, shards
-    from xverify.engine.store import write_json
     from xverify.engine.sweep import new_run_id, run_directory
     from xverify.report.console import print_summary
-    from xverify.report.schema import check
+    from xverify.shards.merging import merged_shards, write_run
 
-    results = [shards.read_shard(file) for file in files]
-    for result in results:
-        for session in result.sessions:
-            try:
-                check({**session.report, "causes": []})
-            except ValueError as error:
-                raise DamagedFileError(f"{result.path}: {error}") from None
-    merged = shards.merge(results)
+    merged = merged_shards(files)
     for result in merged.repeated:
         say(f"{result.path} is left out: shard {result.shard} is there already with the same result")
     if merged.missing and not partial:
@@ -96,14 +87,8 @@ def _merge_sweeps(files: list[Path], output: Path | None, partial: bool) -> int:
     if output is not None and output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise UsageError(f"-o {output} is not empty: name a new folder")
     directory = output or run_directory(select.writable(select.RUNS), new_run_id())
-    report = merged.report
-    report["run"]["id"] = directory.resolve().name
-    directory.mkdir(parents=True, exist_ok=True)
-    origins = [(session, result.path.parent) for result in merged.used for session in result.sessions]
-    shards.copy_calls(report, origins, directory)
-    write_json(directory / "report.json", report)
-    reports.write_files(report, directory)
-    print_summary(report, console_of_output(), directory / "report.html")
+    write_run(merged, directory)
+    print_summary(merged.report, console_of_output(), directory / "report.html")
     if merged.missing:
         say(f"the report lacks {len(merged.missing)} of {len(merged.missing) + len(merged.used)} shards")
-    return PASS if report["run"]["complete"] or merged.missing else UNABLE
+    return PASS if merged.report["run"]["complete"] or merged.missing else UNABLE

@@ -1,9 +1,9 @@
-"""The run directory of a run whose shards a runner has made."""
+"""Shards that are combined: their files, checked, and the run directory of the whole."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 from xverify import report as reports
@@ -13,29 +13,28 @@ from xverify.engine.store import write_json
 from xverify.report.schema import check
 
 
-def merged_run(results: Sequence[Path], directory: Path, command: str, seconds: float) -> shards.Merged:
-    """Combine the results of shards, and write the report of the run into its directory.
-
-    Args:
-        results: The ``shard.json`` of each shard.
-        directory: The directory of the run.
-        command: The command line of the run, for the report.
-        seconds: Seconds that the run took.
+def merged_shards(files: Iterable[Path]) -> shards.Merged:
+    """Combine the ``shard.json`` of each shard.
 
     Raises:
         DamagedFileError: A file is damaged.
         UsageError: The shards are of different runs, as those of workers with other versions.
     """
-    each = [shards.read_shard(path) for path in results]
-    for result in each:
+    results = [shards.read_shard(file) for file in files]
+    for result in results:
         for session in result.sessions:
             try:
                 check({**session.report, "causes": []})
             except ValueError as error:
                 raise DamagedFileError(f"{result.path}: {error}") from None
-    merged = shards.merge(each)
+    return shards.merge(results)
+
+
+def write_run(merged: shards.Merged, directory: Path) -> None:
+    """Write the files of a run into its directory. The run gets the directory's name."""
     report = merged.report
-    report["run"] |= {"id": directory.resolve().name, "command": command, "seconds": round(seconds, 1)}
+    report["run"]["id"] = directory.resolve().name
+    directory.mkdir(parents=True, exist_ok=True)
     origins = [(session, result.path.parent) for result in merged.used for session in result.sessions]
     shards.copy_calls(report, origins, directory)
     with (directory / "findings.jsonl").open("w", encoding="utf-8") as file:
@@ -44,4 +43,3 @@ def merged_run(results: Sequence[Path], directory: Path, command: str, seconds: 
         )
     write_json(directory / "report.json", report)
     reports.write_files(report, directory)
-    return merged
