@@ -104,7 +104,8 @@ def test_no_test_takes_the_calls_of_another(suite):
     saved = kept(suite)
     verify_kernel(sound, EDITION, settings=suite, **NARROW)
     now_right = wrong_at(-1)  # it has the same name
-    verify_kernel(now_right, EDITION.replace("13", "10"), settings=suite, **NARROW)
+    other = EDITION.replace("13", "10")
+    verify_kernel(wrong_at(-1, edition=other), other, settings=suite, **NARROW)
     verify_kernel(now_right, EDITION, settings=suite, denormals="flush", **NARROW)
     assert kept(suite) == saved
     verify_kernel(now_right, EDITION, settings=suite, **NARROW)

@@ -30,6 +30,7 @@ def main() -> int:
             sys.stdout.write("x" * 65536)
         print("\nthe last line")
     if mode == "waits":
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # which a process in the background ignores
         try:
             time.sleep(600)
         except KeyboardInterrupt:

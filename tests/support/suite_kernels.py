@@ -16,18 +16,18 @@ TO_128 = f"{EDITION} x=uint8[]:80 scale=float32[]:3f800000"
 """The call that a kernel with a mistake at 128 gets wrong."""
 
 
-def sound(x, scale, zero_point=None, **attributes):
+def sound(x, scale, zero_point=None, *, edition=EDITION, **attributes):
     """Call the in-house kernel."""
-    return xverify.dequantize_linear(x, scale, zero_point, contract=EDITION, backend="numpy", **attributes)
+    return xverify.dequantize_linear(x, scale, zero_point, contract=edition, backend="numpy", **attributes)
 
 
-def wrong_at(code: int, counted: list | None = None):
+def wrong_at(code: int, counted: list | None = None, edition: str = EDITION):
     """Return a kernel that gives 77 for one code of uint8 and is right otherwise."""
 
     def kernel(x, scale, zero_point=None, **attributes):
         if counted is not None:
             counted.append(x.shape)
-        result = np.array(sound(x, scale, zero_point, **attributes))
+        result = np.array(sound(x, scale, zero_point, edition=edition, **attributes))
         if x.dtype == np.uint8:
             result[x == code] = 77
         return result
