@@ -39,7 +39,7 @@ def test_shards_are_merged_into_a_run_directory(runs, tmp_path):
     assert scripts == {finding["id"] for finding in merged["findings"] if finding["witness"]}
     again = invoke("merge", runs / "1", "-o", tmp_path / "whole")
     assert again.exit_code == 3
-    assert "shard 2/2 missing" in again.output
+    assert "shard 2/2 is missing" in again.output
 
 
 def test_with_partial_the_report_says_what_is_missing(runs, tmp_path):

@@ -70,10 +70,10 @@ def descendants(pid: int) -> set[int]:
                 parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
             except OSError:
                 continue
-    found, new = set[int](), {pid}
+    offspring, new = set[int](), {pid}
     while new := {child for child, parent in parents.items() if parent in new}:
-        found |= new
-    return found
+        offspring |= new
+    return offspring
 
 
 def killed(directory: Path, most: int, rng: random.Random, step: int) -> int:

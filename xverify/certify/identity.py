@@ -55,10 +55,10 @@ def subject(oracle: Oracle, files: Mapping[str, Path], earlier: Mapping[str, str
     }
 
 
-def joined(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+def joined(first: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     """Describe one subject of which two runs loaded different files. Files of both must be equal."""
-    sources = dict(sorted({**one["sources"], **other["sources"]}.items()))
-    return {**one, "digest": _digest_of_all(sources) if sources else "", "sources": sources}
+    sources = dict(sorted({**first["sources"], **other["sources"]}.items()))
+    return {**first, "digest": _digest_of_all(sources) if sources else "", "sources": sources}
 
 
 def _in_house(oracle: Oracle) -> list[Path]:

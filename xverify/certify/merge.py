@@ -122,9 +122,9 @@ def _identity(certificates: Sequence[Certificate], names: Sequence[str]) -> dict
     return head
 
 
-def _differences(one: Certificate, other: Certificate) -> list[str]:
-    words = changed(one, {**other, "machine": one["machine"]})
-    if one["readings"]["admitted"] != other["readings"]["admitted"]:
+def _differences(first: Certificate, other: Certificate) -> list[str]:
+    words = changed(first, {**other, "machine": first["machine"]})
+    if first["readings"]["admitted"] != other["readings"]["admitted"]:
         words.append("the admitted readings differ")
     return words
 

@@ -362,7 +362,7 @@ class Watch:
             if end.result is None:
                 say(f"{_name(end)} ended without a result: {end.error}")
             return
-        state = f"done in {end.seconds:.0f} s on {end.host}" if end.result is not None else f"failed: {end.error}"
+        state = f"done in {end.seconds:.0f} s on {end.processor}" if end.result is not None else f"failed: {end.error}"
         say(f"{_name(end)} {state} ({self._ended} of {self._count})")
 
     def on_line(self, key: str, line: str) -> None:

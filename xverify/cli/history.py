@@ -23,6 +23,10 @@ FILE = click.option(
     help="History to read or to change.  [default: reports/history.sqlite]",
 )
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+RUN = click.option("--run", metavar="RUN", help="Id of the run to compare.  [default: the newest]")
+SINCE = click.option(
+    "--since", metavar="RUN", help="Compare with this run and those before it.  [default: the run before]"
+)
 
 
 @click.group(invoke_without_command=True)
@@ -118,8 +122,8 @@ def record(runs: tuple[str, ...], path: Path | None) -> int:
 
 
 @history.command(short_help="List the causes that are new in the last run.")
-@click.option("--run", metavar="RUN", help="Id of the run to compare.  [default: the newest]")
-@click.option("--since", metavar="RUN", help="Compare with this run and those before it.  [default: the run before]")
+@RUN
+@SINCE
 @FILE
 @JSON
 @clear
@@ -139,8 +143,8 @@ def new(run: str | None, since: str | None, path: Path | None, as_json: bool) ->
 
 
 @history.command(short_help="List the causes that are gone in the last run.")
-@click.option("--run", metavar="RUN", help="Id of the run to compare.  [default: the newest]")
-@click.option("--since", metavar="RUN", help="Compare with this run and those before it.  [default: the run before]")
+@RUN
+@SINCE
 @FILE
 @JSON
 @clear

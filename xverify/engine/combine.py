@@ -17,6 +17,7 @@ from xverify.core.verdict import Verdict
 from xverify.engine.conclude import not_followed_in_words
 from xverify.engine.coverage import trust
 from xverify.engine.folding import (
+    TYPES,
     Json,
     folded,
     joined,
@@ -28,8 +29,6 @@ from xverify.engine.folding import (
     with_processors,
 )
 from xverify.verify.causes import causes_of
-
-_TYPES = ("contract", "x_dtype", "scale_dtype", "zero_point_dtype", "out_dtype", "granularity", "variant")
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ def combined(sessions: Sequence[Session]) -> dict[str, Any]:
         "coverage": {
             "cases": sum(report["coverage"]["cases"] for report in reports),
             "values": sum(report["coverage"]["values"] for report in reports),
-            "cells": sorted(cells, key=lambda cell: (*(cell[name] for name in _TYPES), cell["subject"])),
+            "cells": sorted(cells, key=lambda cell: (*(cell[name] for name in TYPES), cell["subject"])),
             "trust": _trust(sessions),
         },
         "findings": findings,

@@ -195,7 +195,8 @@ def merged_trust(listed: Sequence[Json]) -> dict[str, Any]:
 
 MOST_OTHERS = 64
 
-_TYPES = ("contract", "x_dtype", "scale_dtype", "zero_point_dtype", "out_dtype", "granularity", "variant")
+TYPES = ("contract", "x_dtype", "scale_dtype", "zero_point_dtype", "out_dtype", "granularity", "variant")
+"""The keys of an entry that say which cell it is, besides its implementation."""
 
 _SILENT = ("unsupported", "unspecified", "crash", "hang", "unreadable-result")
 """Statuses of cells that may have no answer, so that no reading is excluded."""
@@ -227,11 +228,11 @@ def merged_cells(reports: Sequence[Json], versions: Mapping[str, set[str]]) -> l
         own = {worker["name"]: worker["version"] for worker in report["run"]["workers"]}
         for cell in report["coverage"]["cells"]:
             version = cell.get("version", own.get(base(cell["subject"]), ""))
-            groups[(*(cell[name] for name in _TYPES), cell["subject"], version)].append(cell)
+            groups[(*(cell[name] for name in TYPES), cell["subject"], version)].append(cell)
     cells = []
     for key, listed in sorted(groups.items()):
         *types, subject, version = key
-        cell = {**dict(zip(_TYPES, types, strict=True)), "subject": subject, **_joined(listed)}
+        cell = {**dict(zip(TYPES, types, strict=True)), "subject": subject, **_joined(listed)}
         if len(versions.get(base(subject), ())) > 1:
             cell["version"] = version
         cells.append(cell)

@@ -268,5 +268,6 @@ def shard_file(path: Path) -> Path | None:
 def unable(missing: Sequence[Shard]) -> UnableError:
     """The error that shards are missing."""
     names = ", ".join(map(str, missing[:12])) + (" and others" if len(missing) > 12 else "")
-    what = "shard" if len(missing) == 1 else "shards"
-    return UnableError(f"{what} {names} missing: run {'it' if len(missing) == 1 else 'them'}, or merge with --partial")
+    if len(missing) == 1:
+        return UnableError(f"shard {names} is missing: run it, or merge with --partial")
+    return UnableError(f"shards {names} are missing: run them, or merge with --partial")

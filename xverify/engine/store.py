@@ -127,7 +127,7 @@ def report(state: RunState) -> dict[str, Any]:
 
 def _beside(state: RunState) -> dict[str, Any]:
     """Facts about a session's editions that make sense only with those of the others."""
-    found = state.findings.sorted()
+    findings = state.findings.sorted()
     values: Counter[tuple[str, str]] = Counter()
     differing: Counter[tuple[str, str]] = Counter()
     for (subject, cell), tally in state.tally.cells.items():
@@ -141,14 +141,14 @@ def _beside(state: RunState) -> dict[str, Any]:
         },
         "codes": state.coverage.codes(),
         "values": [[*key, differing[key], values[key]] for key in sorted(values)],
-        "ways": {f.id: [[_departure(d) for d in way] for way in f.ways] for f in found if f.ways},
+        "ways": {f.id: [[_departure(d) for d in way] for way in f.ways] for f in findings if f.ways},
         "follows": {
             f.id: {other.id: other.id in f.follows for other in editions.neighbours(state.contract_of(f))}
-            for f in found
+            for f in findings
             if f.key.verdict == Verdict.NOT_FOLLOWED
         },
         "changes": {
-            f.id: {"description": f.description, "preference": list(f.preference)} for f in found if f.description
+            f.id: {"description": f.description, "preference": list(f.preference)} for f in findings if f.description
         },
     }
 

@@ -90,8 +90,8 @@ def facts(report: Json) -> Facts:
     run = report["run"]
     coverage = report["coverage"]
     names = ("id", "started", "command", "seed", "cases", "machine", "versions")
-    told = [*(run[name] for name in names), coverage["cases"], coverage["values"]]
-    digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+    facts_of_run = [*(run[name] for name in names), coverage["cases"], coverage["values"]]
+    digest = hashlib.sha256(json.dumps(facts_of_run, sort_keys=True).encode()).hexdigest()[:16]
     units = _units(report)
     return Facts(
         digest,

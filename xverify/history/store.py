@@ -103,12 +103,12 @@ class History:
             raise UsageError(f"there is no history at {path}; make one with: xverify history record RUN")
         if path is not None and create:
             path.parent.mkdir(parents=True, exist_ok=True)
-        with self._told():
+        with self._in_words():
             self._database = sqlite3.connect(
                 ":memory:" if path is None else path, timeout=PATIENCE, isolation_level=None
             )
         try:
-            with self._told():
+            with self._in_words():
                 self._prepare()
         except BaseException:
             self._database.close()
@@ -147,7 +147,7 @@ class History:
                 self._database.execute(f"PRAGMA user_version = {VERSION}")
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _in_words(self) -> Iterator[None]:
         """Turn errors of SQLite into one sentence."""
         try:
             yield
@@ -177,7 +177,7 @@ class History:
     def record(self, report: Json) -> Added:
         """Add the run of a report, unless the file has it already, alone or as a part of a merged run."""
         collected = facts(report)
-        with self._told(), self._transaction():
+        with self._in_words(), self._transaction():
             if same := self._same(collected):
                 return Added(str(collected.run["id"]), same)
             self._add(collected)
@@ -245,7 +245,7 @@ class History:
 
     def runs(self) -> list[Run]:
         """The runs in the order in which they started."""
-        with self._told():
+        with self._in_words():
             implementations: dict[int, dict[str, None]] = defaultdict(dict)
             for number, name, version in self._database.execute(
                 "SELECT run, name, version FROM answers JOIN units USING (unit) WHERE NOT is_edition AND calls > 0 "
@@ -291,7 +291,7 @@ class History:
 
     def causes(self) -> list[CauseHistory]:
         """All causes with what each run says about them."""
-        with self._told():
+        with self._in_words():
             return _histories(self._database)
 
 

@@ -1,11 +1,4 @@
-"""Merging the reports of several runs into one.
-
-Only whole numbers are added, and choices depend only on content. So the result does not depend on the order of the
-reports, nor on earlier merges.
-
-A run names the simplest recipe that gives every value of a cell, and the other recipes that the values did not
-exclude. A recipe remains if no run excluded it. A run that could not list all remaining recipes excludes none.
-"""
+"""Merging the reports of several runs into one. `xverify.engine.folding` says how."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ async def _greet(address: str) -> None:
 
 
 def _closed(client: Any) -> None:
-    """Close a client, however its scheduler fares."""
+    """Close a client, also if its scheduler is gone."""
     with contextlib.suppress(Exception):
         client.close(timeout=5)
 
@@ -195,7 +195,7 @@ def run_on(
         future.add_done_callback(lambda ended: ends.put((task, number, ended)))
 
     gathered: dict[str, Done] = {}
-    is_told = False
+    is_stopping = False
     try:
         with interrupts.handled():
             for task in tasks:
@@ -203,8 +203,8 @@ def run_on(
             while len(gathered) < len(tasks):
                 if interrupts.presses > 1:
                     raise KeyboardInterrupt
-                if interrupts.presses and not is_told:
-                    is_told = True
+                if interrupts.presses and not is_stopping:
+                    is_stopping = True
                     stop.set()
                 try:
                     task, number, future = ends.get(timeout=CHECK_SECONDS)
@@ -213,7 +213,7 @@ def run_on(
                         break
                     continue
                 done = _gathered(task, future, folder)
-                if done.result is None and not done.is_hopeless and not is_told and number < SUBMISSIONS:
+                if done.result is None and not done.is_hopeless and not is_stopping and number < SUBMISSIONS:
                     submit(task, number + 1)
                     continue
                 gathered[task.key] = done
@@ -230,7 +230,7 @@ def run_on(
 
 
 def _on_disk(task: Task, folder: Path, error: str) -> Done:
-    """The end of a shard of which nothing is known but what is on disk."""
+    """The end of a shard, by its result on disk alone."""
     result = result_of(task, folder)
     return Done(task.key, 0 if result else -1, result, "" if result else error)
 

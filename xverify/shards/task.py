@@ -111,7 +111,7 @@ class Done:
 
     seconds: float = 0.0
 
-    host: str = ""
+    processor: str = ""
     """The processor on which the command ran."""
 
     @property
@@ -176,8 +176,8 @@ def run_task(
         # The next attempt continues a run that died, but not one that died again.
         if results or not task.again or not any(run.parent == attempt for run in _runs(folder, task)):
             shutil.rmtree(attempt, ignore_errors=True)
-    seconds, host = time.monotonic() - started, str(machine()["processor"])
-    return Done(task.key, code, result_of(task, folder) if results else None, error, seconds, host)
+    seconds, processor = time.monotonic() - started, str(machine()["processor"])
+    return Done(task.key, code, result_of(task, folder) if results else None, error, seconds, processor)
 
 
 def _runs(folder: Path, task: Task) -> list[Path]:

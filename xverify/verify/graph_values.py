@@ -45,7 +45,6 @@ FREE_ZEROS, FINITE, WITHIN_RANGE = "sign of zero", "finite", "within range"
 """Operators that only `xverify.verify.rewrites` uses: each zero may have any sign, infinity may be the largest number, and
 OpenVINO's FakeQuantize in place of QuantizeLinear and DequantizeLinear."""
 
-
 CLAMPED = "clamped"
 """An attribute of `WITHIN_RANGE`, see `_within_range`."""
 
@@ -207,11 +206,11 @@ def _within_range(node: Node, inputs: list[Values]) -> Values:
     numbers = [
         np.float32(values(each.dtype, spread(each.tensor(0), x.tensor(0), axis, block_size))) for each in parameters
     ]
-    (low, high), *given = (
+    (low, high), *later = (
         [scale * (np.float32(end) - zero_point) for end in (lowest, highest)]
         for scale, zero_point in zip(numbers[::2], numbers[1::2], strict=True)
     )
-    out_low, out_high = given[0] if given else (np.float32(lowest), np.float32(highest))
+    out_low, out_high = later[0] if later else (np.float32(lowest), np.float32(highest))
     steps = np.float32(highest - lowest)
     with np.errstate(all="ignore"):
         operand = np.float32(x.numbers)
@@ -226,7 +225,7 @@ def _within_range(node: Node, inputs: list[Values]) -> Values:
             made = np.where(operand <= np.minimum(low, high), out_low, beyond)
     result = np.asarray(made, np.float32).reshape(x.codes.shape)
     is_open = x.open | ~np.isfinite(result).all(0)
-    if given:
+    if later:
         return united("float32", result.view(np.uint32), is_open)
     return Values(dtype, encode(dtype, np.nan_to_num(result).astype(np.int64)), is_open)
 
@@ -329,7 +328,7 @@ def _abs(node: Node, x: Values) -> Values:
 
 def _clip(node: Node, inputs: list[Values]) -> Values:
     """Bounds are inputs, or attributes in old versions."""
-    ends = [name for name, given in zip(("min", "max"), node.inputs[1:], strict=False) if given]
+    ends = [end for end, bound in zip(("min", "max"), node.inputs[1:], strict=False) if bound]
     bounds = dict(zip(ends, inputs[1:], strict=True))
     dtype = inputs[0].dtype
     for end in ("min", "max"):
