@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from fake_tasks import attempts, fake_task, names
 
 from xverify.core.errors import UsageError
 from xverify.shards import task as tasks
-from xverify.shards.task import END, FOLDER, ShardFailedError, Task, packed, run_packed, run_task, unpack
+from xverify.shards.task import END, FOLDER, ShardFailedError, Task, packed, reopen, run_packed, run_task, unpack
 
 
 @pytest.fixture
@@ -69,6 +70,21 @@ def test_a_run_that_died_goes_on_unless_another_process_does_it(tmp_path, notes,
         assert run_task(task, shards).result is not None
     assert (len(attempts(notes, 1)), len(attempts(notes, 2))) == ((1, 0) if is_held else (0, 1))
     assert hidden(shards) == ([".fake-1-abc"] if is_held else [])
+
+
+@pytest.mark.parametrize("is_complete", [True, False])
+def test_an_interrupted_shard_goes_on_and_a_complete_one_does_not(tmp_path, notes, is_complete):
+    run = tmp_path / "fake-1" / "run"
+    run.mkdir(parents=True)
+    for name in ("run.json", "shard.json", "answers-1.journal"):
+        (run / name).touch()
+    (run / "report.json").write_text(json.dumps({"run": {"complete": is_complete}}))
+    task = replace(fake_task(notes), result="*/shard.json", again=("sh", "-c", f"touch {FOLDER}/run/shard.json"))
+    reopen([task], tmp_path)
+    assert hidden(tmp_path) == ([] if is_complete else [".fake-1-again"])
+    assert run_task(task, tmp_path).result == run / "shard.json"
+    assert (run / "answers-1.journal").exists()
+    assert (run / "report.json").exists() is is_complete
 
 
 def test_a_wish_ends_a_shard_at_once(tmp_path, notes):

@@ -220,7 +220,7 @@ def sweep_in_shards(
     from xverify.engine.resume import SHARDS
     from xverify.shards.local import Interrupts
     from xverify.shards.merging import merged_shards, write_run
-    from xverify.shards.task import EVENTS, FOLDER, PYTHON
+    from xverify.shards.task import EVENTS, FOLDER, PYTHON, reopen
 
     interrupts, folder, begun = Interrupts(), directory / SHARDS, time.monotonic()
     written = arguments(context, (*OWN, "runs", "json_file", "html_file", "junit_file", "history_file", "fail_on"))
@@ -228,6 +228,7 @@ def sweep_in_shards(
         written += ["--runs", FOLDER, "--events", f"{FOLDER}/{EVENTS}", "--neighbours", str(neighbours)]
         again = (PYTHON, "-m", "xverify", "resume", "--runs", FOLDER)
         tasks = [replace(task, again=again) for task in tasks_of("sweep", written, count, "*/shard.json", wish)]
+        reopen(tasks, folder)
         watch = Watch(tasks, started, console if wish.on is None else None)
         try:
             ends = run(tasks, folder, watch)
@@ -242,7 +243,7 @@ def sweep_in_shards(
         for end in ends:
             if end.result is None:
                 say(f"{_name(end)} is missing: {end.error}")
-        say(f"the other shards are in {folder}; to make the missing ones: xverify resume {directory.name}")
+        say(f"the other shards are in {folder}; to make the missing ones: xverify resume {os.path.relpath(directory)}")
         return merged.report, UNABLE
     return merged.report, PASS
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import re
 import shlex
 import sys
@@ -229,7 +230,9 @@ def sweep(
     if code != PASS:
         return code
     if not report["run"]["complete"]:
-        say(f"interrupted; the report covers the calls made so far; to go on: xverify resume {run.id}")
+        say(
+            f"interrupted; the report covers the calls made so far; to go on: xverify resume {os.path.relpath(directory)}"
+        )
         return UNABLE
     held.finish()
     return FINDINGS if any(finding["verdict"] in failing for finding in report["findings"]) else PASS

@@ -82,7 +82,15 @@ def onnx_node_tests(python: str = sys.executable) -> tuple[NodeTest, ...]:
     if python == sys.executable and version_of("onnx") is None:
         raise DocumentError("onnx is not installed, so its node tests cannot be read; pip install onnx")
     try:
-        done = subprocess.run([python, "-c", _ASK_NODE_TESTS], capture_output=True, text=True, timeout=60, check=False)
+        # In a session of its own, so that ^C in a terminal does not end it: the sweep finishes with its report.
+        done = subprocess.run(
+            [python, "-c", _ASK_NODE_TESTS],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            start_new_session=True,
+        )
     except subprocess.TimeoutExpired:
         raise DocumentError("onnx did not print its node tests within 60 s") from None
     except OSError as error:

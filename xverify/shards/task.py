@@ -23,6 +23,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
+from xverify.core.codec import MOST_BYTES, read_json
 from xverify.core.errors import UsageError
 from xverify.core.machine import machine
 from xverify.engine.resume import DESCRIPTION, is_held
@@ -32,6 +33,9 @@ PYTHON, FOLDER = "{python}", "{folder}"
 
 LOG = "log.txt"
 """The name of the file for the output of the command."""
+
+REPORT = "report.json"
+"""The name of the report beside the result of a sweep's shard."""
 
 EVENTS = "events.jsonl"
 """The name of the file for the command's events, one a line."""
@@ -132,6 +136,23 @@ def ignored(line: str) -> None:
 def result_of(task: Task, folder: Path) -> Path | None:
     """The result of a shard that is on disk already; None if there is none."""
     return next(iter(sorted((folder / task.key).glob(task.result))), None)
+
+
+def reopen(tasks: Sequence[Task], folder: Path) -> None:
+    """Make the results of interrupted shards attempts again, so that `run_task` continues them.
+
+    Args:
+        tasks: Shards of a sweep.
+        folder: The directory of their results.
+    """
+    for task in tasks:
+        result = result_of(task, folder)
+        if result is None or read_json(result.with_name(REPORT), MOST_BYTES)["run"]["complete"]:
+            continue
+        attempt = folder / f".{task.key}-again"
+        os.rename(folder / task.key, attempt)
+        for name in (result.name, REPORT):
+            (attempt / result.parent.name / name).unlink()
 
 
 def run_task(
