@@ -28,7 +28,10 @@ def test_a_nightly_job_records_compares_and_exits(here: Path) -> None:
     first, second, third = (written(run(n, shows=n != 2), here) for n in (1, 2, 3))
     wrap = wrap_of(run(1))
     assert xverify("history").exit_code == 2
-    assert "run run-1 added" in xverify("history", "record", first, second).output
+    assert "run run-1 added" in xverify("history", "record", first).output
+    alone = xverify("history", "new")
+    assert (alone.exit_code, "no run before run-1 to compare with" in alone.output) == (0, True)
+    xverify("history", "record", second)
     assert "run run-1 is there already" in xverify("history", "record", first).output
     quiet, gone = xverify("history", "new"), xverify("history", "gone")
     assert (quiet.exit_code, gone.exit_code) == (0, 0)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from xverify.cli.common import FINDINGS, PASS, clear, console_of_output
+from xverify.cli.common import FINDINGS, PASS, clear, console_of_output, say
 
 if TYPE_CHECKING:
     from xverify.history.presence import CauseHistory
@@ -133,6 +133,8 @@ def new(run: str | None, since: str | None, path: Path | None, as_json: bool) ->
     Exit codes: 0 nothing new, 1 new causes, 2 wrong usage, 3 the file cannot be used.
     """
     compared = _compared(path, run, since)
+    if compared is None:
+        return PASS
     if as_json:
         _print_json(asdict(compared))
     else:
@@ -154,6 +156,8 @@ def gone(run: str | None, since: str | None, path: Path | None, as_json: bool) -
     Exit codes: 0 listed, 2 wrong usage, 3 the file cannot be used.
     """
     compared = _compared(path, run, since)
+    if compared is None:
+        return PASS
     if as_json:
         _print_json(asdict(compared))
     else:
@@ -163,12 +167,17 @@ def gone(run: str | None, since: str | None, path: Path | None, as_json: bool) -
     return PASS
 
 
-def _compared(path: Path | None, run: str | None, since: str | None) -> Difference:
-    from xverify.history.questions import newest_difference
+def _compared(path: Path | None, run: str | None, since: str | None) -> Difference | None:
+    """The difference of a run from those before it; None, and a sentence, if it is the first."""
+    from xverify.history.questions import NoRunBeforeError, newest_difference
     from xverify.history.store import HISTORY, History
 
     with History(path or HISTORY) as opened:
-        return newest_difference(opened, run, since)
+        try:
+            return newest_difference(opened, run, since)
+        except NoRunBeforeError as error:
+            say(str(error))
+            return None
 
 
 def _cause(cause: CauseHistory, labels: dict[int, str]) -> dict[str, Any]:

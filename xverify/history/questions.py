@@ -28,6 +28,10 @@ def difference_of(report: Json, other: Json) -> Difference:
         return compare(both.causes(), run.number, [before.number], labels([before, run]))
 
 
+class NoRunBeforeError(UsageError):
+    """A history holds no run before the one that is to be compared."""
+
+
 def newest_difference(history: History, run: str | None = None, since: str | None = None) -> Difference:
     """Compare a run with the runs before it.
 
@@ -37,7 +41,8 @@ def newest_difference(history: History, run: str | None = None, since: str | Non
         since: Id of the last run to compare with; the one before by default. Runs between the two are left out.
 
     Raises:
-        UsageError: There is no such run, or none before it.
+        UsageError: There is no such run.
+        NoRunBeforeError: There is no run before it.
     """
     runs = history.runs()
     numbers = [each.number for each in runs]
@@ -46,7 +51,7 @@ def newest_difference(history: History, run: str | None = None, since: str | Non
     last = numbers.index(history.number_of(run)) if run is not None else len(runs) - 1
     first = numbers.index(history.number_of(since)) if since is not None else last - 1
     if first < 0:
-        raise UsageError(f"{history.path} has no run before {runs[last].id}; add another: xverify history record RUN")
+        raise NoRunBeforeError(f"{history.path} has no run before {runs[last].id} to compare with")
     if first >= last:
         raise UsageError(f"--since {since}: it did not start before {runs[last].id}; name an older run")
     return compare(history.causes(), numbers[last], numbers[: first + 1], labels(runs))
