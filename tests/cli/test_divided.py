@@ -51,16 +51,17 @@ def test_a_missing_shard_is_named_and_made_by_resume(tmp_path, monkeypatch):
         return [first, replace(second, argv=("sh", "-c", "echo gone; exit 3"))]
 
     monkeypatch.setattr(divided, "tasks_of", second_dies)
-    result = run(*SWEEP, "-n", "2", "--runs", str(tmp_path))
-    directory, report = only_run(tmp_path)
-    assert result.exit_code == 3
+    result = run(*SWEEP, "-n", "2", "--runs", str(tmp_path / "runs"), "--record", str(tmp_path / "history"))
+    directory, report = only_run(tmp_path / "runs")
+    assert (result.exit_code, "added" in result.output) == (3, False)
     assert "shard 2/2 is missing: it ended with exit code 3 and no result: gone" in result.output
     assert any("2/2" in sentence for sentence in report["run"]["left_out"])
     assert sorted(path.name for path in (directory / SHARDS).iterdir()) == ["sweep-1-of-2", "sweep-2-of-2.log"]
     monkeypatch.undo()
-    result = run("resume", "--runs", str(tmp_path))
-    directory, report = only_run(tmp_path)
+    result = run("resume", "--runs", str(tmp_path / "runs"))
+    directory, report = only_run(tmp_path / "runs")
     assert (result.exit_code, report["coverage"]["cases"]) == (0, 20), result.output
+    assert f"run {directory.name} added" in result.output
     assert not (directory / SHARDS).exists()
 
 

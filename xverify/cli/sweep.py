@@ -218,7 +218,8 @@ def sweep(
             )
             report, code = _swept(options, console, events), PASS
         strips = None
-        if history_file is not None:
+        is_finished = code == PASS and report["run"]["complete"]
+        if history_file is not None and is_finished:  # "xverify resume" adds the others when they are finished
             with History(history_file, create=True) as history:
                 click.echo(f"{history_file}: {history.record(report).words}", err=True)
                 strips = strips_of(history)
