@@ -199,7 +199,11 @@ def run_on(
     try:
         with interrupts.handled():
             for task in tasks:
-                submit(task, 1)
+                if (before := result_of(task, folder)) is None:
+                    submit(task, 1)
+                else:
+                    gathered[task.key] = Done(task.key, 0, before)
+                    announce(gathered[task.key])
             while len(gathered) < len(tasks):
                 if interrupts.presses > 1:
                     raise KeyboardInterrupt
