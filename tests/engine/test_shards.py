@@ -13,8 +13,9 @@ from xverify import contracts
 from xverify.core.errors import DamagedFileError, UsageError
 from xverify.core.shard import Shard
 from xverify.engine import shards
+from xverify.engine.events import Progressed, SweepStarted
 from xverify.engine.options import Options
-from xverify.engine.sweep import sweep
+from xverify.engine.sweep import as_one_run, sweep
 from xverify.oracles import all_oracles
 from xverify.report.schema import check, check_causes
 
@@ -142,3 +143,16 @@ def test_a_damaged_file_is_refused_in_a_sentence(four, tmp_path, damage):
     file.write_text(json.dumps(data))
     with pytest.raises(DamagedFileError, match=r"shard\.json is not the file of a shard"):
         shards.read_shard(file)
+
+
+def test_the_events_of_sessions_are_those_of_one_run():
+    seen: list[Any] = []
+    emit = as_one_run(seen.append)
+    for cases in (5, 7):
+        emit(SweepStarted("run", (ONNX,), (), None, 12))
+        emit(Progressed("walk", cases, 10, 1, 2.0))
+    assert seen == [
+        SweepStarted("run", (ONNX,), (), None, 12),
+        Progressed("walk", 5, 10, 1, 2.0),
+        Progressed("walk", 12, 20, 2, 4.0),
+    ]

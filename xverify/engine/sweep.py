@@ -20,7 +20,7 @@ from xverify.engine.combine import Session, combined
 from xverify.engine.conclude import conclude
 from xverify.engine.disambiguate import disambiguate
 from xverify.engine.equivalences import check_equivalences
-from xverify.engine.events import Consumer, SweepFinished
+from xverify.engine.events import Consumer, Event, Progressed, SweepFinished, SweepStarted
 from xverify.engine.explore import explore
 from xverify.engine.options import Options
 from xverify.engine.shards import SESSIONS, copy_calls, sessions_of, write_shard
@@ -75,6 +75,7 @@ def sweep(options: Options, emit: Consumer) -> dict[str, Any]:
     options.directory.mkdir(parents=True, exist_ok=True)
     results: list[Session] = []
     failure: Exception | None = None
+    emit = as_one_run(emit)
     for number, session in enumerate(sessions_of(options), 1):
         if results and not results[-1].report["run"]["complete"]:
             break
@@ -95,6 +96,31 @@ def sweep(options: Options, emit: Consumer) -> dict[str, Any]:
         raise failure
     emit(SweepFinished(options.directory / "report.json"))
     return whole
+
+
+def as_one_run(emit: Consumer) -> Consumer:
+    """A consumer of the events of several sessions, which passes them on as those of one run: it starts once and counts on."""
+    has_started = False
+    last = before = Progressed("", 0, 0, 0, 0.0)
+
+    def pass_on(event: Event) -> None:
+        nonlocal has_started, last, before
+        if isinstance(event, SweepStarted):
+            if has_started:
+                before = last
+                return
+            has_started = True
+        elif isinstance(event, Progressed):
+            event = last = Progressed(
+                event.phase,
+                before.cases + event.cases,
+                before.values + event.values,
+                before.findings + event.findings,
+                before.elapsed + event.elapsed,
+            )
+        emit(event)
+
+    return pass_on
 
 
 def _run_session(options: Options, emit: Consumer) -> tuple[Session, Exception | None]:
