@@ -99,7 +99,10 @@ def sweep(options: Options, emit: Consumer) -> dict[str, Any]:
 
 
 def as_one_run(emit: Consumer) -> Consumer:
-    """A consumer of the events of several sessions, which passes them on as those of one run: it starts once and counts on."""
+    """A consumer of the events of several sessions, which passes them on as those of one run.
+
+    The run starts once, and counts go on.
+    """
     has_started = False
     last = before = Progressed("", 0, 0, 0, 0.0)
 
