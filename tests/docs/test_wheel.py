@@ -17,7 +17,7 @@ from native_compiler import compiler
 pytestmark = pytest.mark.slow
 
 SOURCES = ("pyproject.toml", "README.md", "LICENSE")
-SUFFIXES = {".py", ".typed", ".html", ".json", ".cu", ".cuh", ".c", ".h", ".md"}
+SUFFIXES = {".py", ".typed", ".html", ".json", ".sql", ".cu", ".cuh", ".c", ".h", ".md"}
 
 
 def done(*words: object, **options: object) -> str:
