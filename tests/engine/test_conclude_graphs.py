@@ -15,6 +15,7 @@ from xverify import contracts
 from xverify.arithmetic.readings import EXACT
 from xverify.core.call import Call
 from xverify.core.dtypes import tensor
+from xverify.engine import judging
 from xverify.engine.conclude_graphs import by_rewrite, likeliest
 from xverify.engine.options import Options
 from xverify.engine.sweep import sweep
@@ -36,7 +37,11 @@ def values_causes(tmp_path, load: str) -> list:
     return [cause for cause in causes(report) if cause.kind == "values"]
 
 
-def test_a_rewrite_is_named_with_the_smallest_graph_and_its_level(tmp_path):
+def test_a_rewrite_is_named_with_the_smallest_graph_and_its_level(tmp_path, monkeypatch):
+    compared: list[tuple[str, ...]] = []
+    monkeypatch.setattr(
+        judging, "_compare_editions", lambda state, judged, outcomes: compared.append(judged.call.around)
+    )
     named = [c for c in values_causes(tmp_path, "load_dropping") if c.title.startswith("leaves out QuantizeLinear and")]
     (cause,) = named
     finding = cause.first
@@ -45,6 +50,7 @@ def test_a_rewrite_is_named_with_the_smallest_graph_and_its_level(tmp_path):
     assert word.startswith("y>pair:")
     assert finding["witness"]["in_graph"]
     assert " instead of " in cause.effect
+    assert set(compared) == {()}  # texts are compared on lone calls
 
 
 @pytest.mark.slow

@@ -115,7 +115,7 @@ def _observe(state: RunState, judged: Judged, outcomes: dict[Subject, Outcome]) 
     elif (
         state.options.rules.on_texts
         and judged.legal is not None
-        and not judged.legal.in_graph  # under another edition, the words may make another graph
+        and not judged.call.around  # texts differ about a lone call, and under another edition the words may make another graph
         and judged.number % CONFLICT_EACH == 0
     ):
         _compare_editions(state, judged, outcomes)
