@@ -94,7 +94,10 @@ def parts(weights: Mapping[str, float], cases: int | None, count: int = 1, most:
 
 
 def divided(listed: Sequence[Part], weights: Mapping[str, float], shard: Shard) -> list[Part]:
-    """The parts of one shard, in the order of ``listed``. The longest parts are given out first.
+    """The parts of one shard, in the order of ``listed``.
+
+    The longest parts are given out first. Editions of one framework stay together while a shard has room, since each shard
+    starts every implementation that its editions need.
 
     Args:
         listed: The parts of the run, see `parts`.
@@ -106,11 +109,20 @@ def divided(listed: Sequence[Part], weights: Mapping[str, float], shard: Shard) 
 
     loads = [0.0] * shard.count
     numbers = [0] * shard.count
+    frameworks: list[set[str]] = [set() for _ in loads]
+    room = sum(map(length, listed)) / shard.count
     chosen = set()
     for index in sorted(range(len(listed)), key=lambda index: (-length(listed[index]), index)):
-        # The number of parts decides between equal loads, so that parts without cases spread too.
-        to = min(range(shard.count), key=lambda k: (loads[k], numbers[k], k))
-        loads[to] += length(listed[index])
+        framework, more = listed[index].contract.partition("/")[0], length(listed[index])
+
+        def order(k: int, framework: str = framework, more: float = more) -> tuple[bool, float, int, int]:
+            fits = framework in frameworks[k] and loads[k] + more <= room
+            # The number of parts decides between equal loads, so that parts without cases spread too.
+            return not fits, loads[k], numbers[k], k
+
+        to = min(range(shard.count), key=order)
+        loads[to] += more
+        frameworks[to].add(framework)
         numbers[to] += 1
         if to == shard.index - 1:
             chosen.add(index)

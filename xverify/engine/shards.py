@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from xverify import __version__
+from xverify.contracts.model import Contract
 from xverify.core.codec import MOST_BYTES, read_json
 from xverify.core.errors import DamagedFileError, UnableError, UsageError
 from xverify.core.machine import MISSING
@@ -22,7 +23,8 @@ from xverify.core.shard import MOST_SHARDS, Shard
 from xverify.engine import parts as dividing
 from xverify.engine.combine import Session, combined
 from xverify.engine.options import Options
-from xverify.oracles import installed_version
+from xverify.oracles import answers, installed_version
+from xverify.oracles.protocol import Oracle
 
 SCHEMA = "xverify.shard/1"
 
@@ -42,15 +44,27 @@ def sessions_of(options: Options) -> list[Options]:
     if not grouped:
         return [replace(options, contracts=(), oracles=(), run_contracts=options.contracts)]
     by_session = [{part.contract: part for part in group} for group in grouped]
+
+    def needed(contracts: tuple[Contract, ...]) -> tuple[Oracle, ...]:
+        """The implementations without those that other sessions need."""
+        return tuple(
+            oracle
+            for oracle in options.oracles
+            if any(answers(oracle, contract.asked_as) for contract in contracts)
+            or not any(answers(oracle, contract.asked_as) for contract in options.contracts)
+        )
+
+    editions = [tuple(contract for contract in options.contracts if contract.id in of) for of in by_session]
     return [
         replace(
             options,
-            contracts=tuple(contract for contract in options.contracts if contract.id in of),
+            contracts=contracts,
+            oracles=needed(contracts),
             parts=of,
             run_contracts=options.contracts,
             scripts=None if len(by_session) == 1 else options.directory / SESSIONS / str(number) / "scripts",
         )
-        for number, of in enumerate(by_session, 1)
+        for number, (of, contracts) in enumerate(zip(by_session, editions, strict=True), 1)
     ]
 
 
