@@ -63,7 +63,7 @@ def test_a_run_that_died_goes_on_unless_another_process_does_it(tmp_path, notes,
     shards = tmp_path / "shards"
     (shards / ".fake-1-abc" / "old").mkdir(parents=True)
     (shards / ".fake-1-abc" / "old" / "run.json").touch()
-    task = replace(fake_task(notes), again=fake_task(notes, index=2).argv)
+    task = replace(fake_task(notes), again=fake_task(notes, index=2).argv, lock="*/run.json")
     with (shards / ".fake-1-abc" / "old" / "run.json").open() as lock:
         if is_held:
             fcntl.flock(lock, fcntl.LOCK_EX)

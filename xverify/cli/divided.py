@@ -217,7 +217,7 @@ def sweep_in_shards(
         UnableError: No shard has a result.
         UsageError: Every shard refused its options.
     """
-    from xverify.engine.resume import SHARDS
+    from xverify.engine.resume import DESCRIPTION, SHARDS
     from xverify.shards.local import Interrupts
     from xverify.shards.merging import merged_shards, write_run
     from xverify.shards.task import EVENTS, FOLDER, PYTHON, reopen
@@ -227,7 +227,8 @@ def sweep_in_shards(
     with _without_empty(directory), runner(wish, interrupts) as (count, neighbours, run):
         written += ["--runs", FOLDER, "--events", f"{FOLDER}/{EVENTS}", "--neighbours", str(neighbours)]
         again = (PYTHON, "-m", "xverify", "resume", "--runs", FOLDER)
-        tasks = [replace(task, again=again) for task in tasks_of("sweep", written, count, "*/shard.json", wish)]
+        listed = tasks_of("sweep", written, count, "*/shard.json", wish)
+        tasks = [replace(task, again=again, lock=f"*/{DESCRIPTION}") for task in listed]
         reopen(tasks, folder)
         watch = Watch(tasks, started, console if wish.on is None else None)
         try:
@@ -287,7 +288,9 @@ def certify_in_shards(context: click.Context, wish: Division, path: Path, worker
         shutil.rmtree(folder, ignore_errors=True)
     with runner(wish, Interrupts()) as (count, _, run):
         written += ["-n", str(workers or 1), "-o", f"{FOLDER}/certificate.json"]
-        tasks = tasks_of("certify", written, count, "certificate.json", wish)
+        listed = tasks_of("certify", written, count, "certificate.json", wish)
+        # The same command continues a certificate.
+        tasks = [replace(task, again=task.argv, lock="certificate.json.lock") for task in listed]
         watch = Watch(tasks, None, None)
         ends = run(tasks, folder, watch)
     files = _results(ends)

@@ -135,16 +135,6 @@ def hold(directory: Path) -> HeldRun:
         raise DamagedFileError(f"{path} is damaged ({error}): start again with: xverify sweep") from None
 
 
-def is_held(directory: Path) -> bool:
-    """True if some process does the run."""
-    with (directory / DESCRIPTION).open("rb") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-    return False
-
-
 def is_finished(directory: Path) -> bool:
     """True if the run has all that it was to write."""
     unfinished = any(directory.glob(JOURNALS)) or (directory / SHARDS).exists()

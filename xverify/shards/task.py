@@ -7,6 +7,7 @@ final name. So a directory with a final name is complete, and of two attempts at
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import io
 import os
 import shutil
@@ -26,7 +27,6 @@ from typing import IO, Any
 from xverify.core.codec import MOST_BYTES, read_json
 from xverify.core.errors import UsageError
 from xverify.core.machine import machine
-from xverify.engine.resume import DESCRIPTION, is_held
 
 PYTHON, FOLDER = "{python}", "{folder}"
 """Texts in an argv that stand for the interpreter and for the directory of the attempt."""
@@ -97,6 +97,9 @@ class Task:
 
     again: tuple[str, ...] = ()
     """The command that continues an attempt whose process died, in the directory of that attempt; none begins anew."""
+
+    lock: str = ""
+    """A glob pattern of the file, below that directory, which the command locks while it runs, and leaves if it dies."""
 
 
 @dataclass(frozen=True)
@@ -176,10 +179,10 @@ def run_task(
     if wish() != GOES_ON:
         return Done(task.key, -signal.SIGINT, None, "it was interrupted before it began")
     folder.mkdir(parents=True, exist_ok=True)
-    died = [] if not task.again else [run for run in _runs(folder, task) if not is_held(run)]
+    died = [attempt for attempt, lock in _attempts(folder, task) if not _is_locked(lock)]
     if died:
-        task = replace(task, argv=task.again, again=())
-    attempt = died[0].parent if died else Path(tempfile.mkdtemp(prefix=f".{task.key}-", dir=folder))
+        task = replace(task, argv=task.again)
+    attempt = died[0] if died else Path(tempfile.mkdtemp(prefix=f".{task.key}-", dir=folder))
     results: list[Path] = []
     started = time.monotonic()
     try:
@@ -195,15 +198,26 @@ def run_task(
                 os.replace(attempt / LOG, folder / f"{task.key}.log")
     finally:
         # The next attempt continues a run that died, but not one that died again.
-        if results or not task.again or not any(run.parent == attempt for run in _runs(folder, task)):
+        if results or died or not any(attempt == other for other, _ in _attempts(folder, task)):
             shutil.rmtree(attempt, ignore_errors=True)
     seconds, processor = time.monotonic() - started, str(machine()["processor"])
     return Done(task.key, code, result_of(task, folder) if results else None, error, seconds, processor)
 
 
-def _runs(folder: Path, task: Task) -> list[Path]:
-    """The run directories in attempts at a task."""
-    return sorted(path.parent for path in folder.glob(f".{task.key}-*/*/{DESCRIPTION}"))
+def _attempts(folder: Path, task: Task) -> list[tuple[Path, Path]]:
+    """The attempts at a task that it can continue, each with its lock."""
+    attempts = sorted(folder.glob(f".{task.key}-*")) if task.again else []
+    return [(attempt, lock) for attempt in attempts for lock in attempt.glob(task.lock)]
+
+
+def _is_locked(lock: Path) -> bool:
+    """True if some process holds the lock."""
+    with lock.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 def _run(
