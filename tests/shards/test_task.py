@@ -79,7 +79,9 @@ def test_an_interrupted_shard_goes_on_and_a_complete_one_does_not(tmp_path, note
     for name in ("run.json", "shard.json", "answers-1.journal"):
         (run / name).touch()
     (run / "report.json").write_text(json.dumps({"run": {"complete": is_complete}}))
-    task = replace(fake_task(notes), result="*/shard.json", again=("sh", "-c", f"touch {FOLDER}/run/shard.json"))
+    task = replace(
+        fake_task(notes), result="*/shard.json", again=("sh", "-c", f"touch {FOLDER}/run/shard.json"), lock="*/run.json"
+    )
     reopen([task], tmp_path)
     assert hidden(tmp_path) == ([] if is_complete else [".fake-1-again"])
     assert run_task(task, tmp_path).result == run / "shard.json"
