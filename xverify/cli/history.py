@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from xverify.cli.common import FINDINGS, PASS, clear, console_of_output, say
 
 if TYPE_CHECKING:
     from xverify.history.presence import CauseHistory
-    from xverify.report.presence import Difference
+    from xverify.report.presence import Change, Difference
 
 FILE = click.option(
     "--file",
@@ -133,15 +133,9 @@ def new(run: str | None, since: str | None, path: Path | None, as_json: bool) ->
     Exit codes: 0 nothing new, 1 new causes, 2 wrong usage, 3 the file cannot be used.
     """
     compared = _compared(path, run, since)
-    if compared is None:
-        return PASS
-    if as_json:
-        _print_json(asdict(compared))
-    else:
-        from xverify.history.show import parts
-
-        _print(parts(compared, (compared.new, compared.unseen), "no new cause"))
-    return FINDINGS if compared.has_new else PASS
+    if compared is not None:
+        _print_difference(compared, (compared.new, compared.unseen), "no new cause", as_json)
+    return FINDINGS if compared is not None and compared.has_new else PASS
 
 
 @history.command(short_help="List the causes that are gone in the last run.")
@@ -156,14 +150,8 @@ def gone(run: str | None, since: str | None, path: Path | None, as_json: bool) -
     Exit codes: 0 listed, 2 wrong usage, 3 the file cannot be used.
     """
     compared = _compared(path, run, since)
-    if compared is None:
-        return PASS
-    if as_json:
-        _print_json(asdict(compared))
-    else:
-        from xverify.history.show import parts
-
-        _print(parts(compared, (compared.gone, compared.uncovered), "no cause is gone"))
+    if compared is not None:
+        _print_difference(compared, (compared.gone, compared.uncovered), "no cause is gone", as_json)
     return PASS
 
 
@@ -178,6 +166,16 @@ def _compared(path: Path | None, run: str | None, since: str | None) -> Differen
         except NoRunBeforeError as error:
             say(str(error))
             return None
+
+
+def _print_difference(compared: Difference, groups: tuple[Sequence[Change], ...], nothing: str, as_json: bool) -> None:
+    """Print groups of a difference, or the sentence that there is nothing in them; as JSON, the whole difference."""
+    from xverify.history.show import parts
+
+    if as_json:
+        _print_json(asdict(compared))
+    else:
+        _print(parts(compared, groups, nothing))
 
 
 def _cause(cause: CauseHistory, labels: dict[int, str]) -> dict[str, Any]:
