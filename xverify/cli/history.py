@@ -169,7 +169,7 @@ def _compared(path: Path | None, run: str | None, since: str | None) -> Differen
 
 
 def _print_difference(compared: Difference, groups: tuple[Sequence[Change], ...], nothing: str, as_json: bool) -> None:
-    """Print groups of a difference, or the sentence that there is nothing in them; as JSON, the whole difference."""
+    """Print groups of a difference, or a sentence if they are empty; as JSON, the whole difference."""
     from xverify.history.show import parts
 
     if as_json:
