@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Callable, Iterator, Optional, Tuple, Type, Union
+from typing import Callable, Iterator, Mapping, Optional, Tuple, Type, Union
 
 from xverify.core.call import AT_RUN, Call, Outcome, Tensor
+from xverify.oracles.model_run import ModelRun
 from xverify.oracles.timing import Timing
 
 Answer = Callable[[Call, str], Union[Tensor, Outcome]]
@@ -23,6 +24,9 @@ Rewritten = Callable[[Call, str, str], str]
 It is a predicate such as "rewrites Transpose, DequantizeLinear to DequantizeLinear, Transpose", or "" if nothing changes.
 The function may write to the folder. It may raise any exception, which says the same as "".
 """
+
+RunModel = Callable[[ModelRun, str], Mapping[str, Tensor]]
+"""run_model(run, level) returns the outputs of a model by name. An exception says that the model was refused."""
 
 REWRITTEN = "rewritten:"
 """The beginning of a path's name in a request that asks for the rewrite instead of the outcome."""
@@ -89,6 +93,9 @@ class Loaded:
 
     fatal: Tuple[Type[BaseException], ...] = ()
     """Exception types after which the process cannot continue."""
+
+    run_model: Optional[RunModel] = None
+    """Runs a whole model, if the implementation imports ONNX models."""
 
     rewritten: Optional[Rewritten] = None
     """Names the rewrite of a call in surroundings, if the optimised graph can be read."""
@@ -178,6 +185,12 @@ class Oracle:
     """Its paths for calls in surroundings (`Call.around`), each with its share: the least optimised first, the default one last.
 
     Without paths it gets no such calls.
+    """
+
+    models: Tuple[str, ...] = ()
+    """The optimisation levels at which it runs whole models: the least optimised first, the default one last.
+
+    Empty: it runs no models.
     """
 
     python: str = ""

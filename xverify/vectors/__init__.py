@@ -1,0 +1,1 @@
+"""A frozen corpus of calls with their legal results, for runtimes in any language."""
