@@ -1,0 +1,665 @@
+"""Reading of an ONNX model: its DequantizeLinear nodes, and its constants by parts.
+
+A model may be larger than the memory. So its large constants stay in their files, also those inside the model's own file: the
+model is parsed without them, and refers to them as external data.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import mmap
+from collections import ChainMap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xverify import contracts
+from xverify.core.call import BITS, Attribute, Tensor, code_dtype
+from xverify.core.errors import DamagedFileError, UsageError
+from xverify.model.nodes import Constant, Node, Operand
+from xverify.oracles.onnx_model import ROLES, element_type
+
+LARGE = 4096
+"""Bytes from which a constant stays in its file."""
+
+_TAG = "xverify.function"
+"""The metadata key that keeps the name of a node's function while onnx inlines functions."""
+
+_GATHERED = 1 << 20
+"""Elements of fewer than 8 bits that are read at a time."""
+
+_ONNX_DOMAINS = ("", "ai.onnx", "ai.onnx.ml")
+
+
+@dataclass(frozen=True, eq=False)
+class StoredConstant:
+    """A constant in a file: of external data, or inside the model's own file."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    file: Path
+    offset: int
+    """The position of its first byte in the file."""
+
+    @property
+    def nbytes(self) -> int:
+        """The number of bytes in the file."""
+        return _bytes_of(self.dtype, self.shape)
+
+    def part(self, index: tuple[slice, ...]) -> Tensor:
+        """Read the codes of a part, see `Constant.part`."""
+        try:
+            with self.file.open("rb") as file:
+                if file.seek(0, 2) < self.offset + self.nbytes:
+                    raise DamagedFileError(f"{self.file} is too short for a constant of {self.nbytes} bytes in it")
+                if not self.nbytes:
+                    return Tensor(self.dtype, np.zeros(self.shape, code_dtype(self.dtype))[index])
+                with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as memory:
+                    return Tensor(self.dtype, self._codes(memory, index))
+        except OSError as error:
+            raise DamagedFileError(f"{self.file} cannot be read: {error.strerror}") from None
+
+    def _codes(self, memory: mmap.mmap, index: tuple[slice, ...]) -> NDArray[Any]:
+        """A copy of the codes. No view of the memory survives, so that it can be closed."""
+        if BITS[self.dtype] < 8:
+            return _unpacked(np.frombuffer(memory, np.uint8, self.nbytes, self.offset), self.dtype, self.shape, index)
+        flat = np.frombuffer(memory, code_dtype(self.dtype).newbyteorder("<"), math.prod(self.shape), self.offset)
+        return flat.reshape(self.shape)[index].astype(code_dtype(self.dtype), order="C", copy=True)
+
+
+@dataclass(frozen=True, eq=False)
+class HeldConstant:
+    """A constant in memory."""
+
+    tensor: Tensor
+
+    @property
+    def dtype(self) -> str:
+        """The dtype."""
+        return self.tensor.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The extents."""
+        return self.tensor.shape
+
+    def part(self, index: tuple[slice, ...]) -> Tensor:
+        """Copy the codes of a part, see `Constant.part`."""
+        return Tensor(self.dtype, np.array(self.tensor.codes[index], order="C"))
+
+
+@dataclass(frozen=True, eq=False)
+class Scope:
+    """A graph of a model, with the values that its nodes see."""
+
+    graph: Any
+    """The graph, as an onnx.GraphProto."""
+    values: Mapping[str, Operand]
+    """The values of the graph and of the graphs around it by name, as far as their types are known."""
+
+    def value(self, name: str) -> Operand:
+        """A value. Its dtype is "" if nothing is known about it."""
+        return self.values.get(name) or Operand(name, "", None)
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """An ONNX model."""
+
+    path: Path
+    proto: Any
+    """The onnx.ModelProto: functions inlined, types inferred. Constants of `LARGE` bytes or more are external data."""
+    opsets: Mapping[str, int]
+    """The version of each domain's operators. ONNX's own domain is ""."""
+    nodes: tuple[Node, ...]
+    """Every DequantizeLinear node, also those of subgraphs and functions, in the order of the model."""
+    digest: str
+    """The SHA-256 of the model's file in hex. Files of external data are not part of it."""
+    inputs: tuple[Operand, ...]
+    """The inputs that a run must get. An input with an initializer is a constant."""
+    outputs: tuple[Operand, ...]
+    scopes: Mapping[tuple[str, ...], Scope]
+    """The graphs by the way to them, see `Node.graph`."""
+    files: tuple[str, ...]
+    """The files of external data, relative to the model's folder."""
+    has_functions: bool
+    """True if the model's file has functions, so that values of `proto` may have no counterpart in it."""
+
+    @property
+    def values(self) -> Mapping[str, Operand]:
+        """The values of the model's own graph by name."""
+        return self.scopes[()].values
+
+    def scope(self, node: Node) -> Scope:
+        """The graph of a node."""
+        return self.scopes[node.graph]
+
+
+def read_model(path: Path) -> Model:
+    """Read a model without its large constants.
+
+    Raises:
+        DamagedFileError: The file is no ONNX model, or its external data is missing, too short or outside of its folder.
+        UsageError: The model needs a newer onnx than the installed one, or has an operator that no version of ONNX has.
+    """
+    import onnx
+
+    content, digest = _without_large(path)
+    proto = onnx.ModelProto()
+    try:
+        proto.ParseFromString(content)
+    except Exception as error:  # protobuf's exceptions depend on its back end
+        raise _damaged(path, str(error)) from None
+    if not proto.opset_import:
+        raise _damaged(path, "it names no version of its operators")
+    opsets = {_domain(entry.domain): entry.version for entry in proto.opset_import}
+    _check_versions(path, proto)
+    files = _check_external(path, proto)
+    has_functions = bool(proto.functions)
+    if has_functions:
+        proto = _inlined(path, proto)
+    proto = _with_types(proto)
+    scopes: dict[tuple[str, ...], Scope] = {}
+    nodes: list[Node] = []
+    _walk(_Walk(path, opsets, scopes, nodes), proto.graph, (), {}, "")
+    for function in proto.functions:  # those of another opset than the model's, which onnx does not inline
+        own = {_domain(entry.domain): entry.version for entry in function.opset_import}
+        _walk(_Walk(path, own, scopes, nodes), _as_graph(function), (f"function {function.name}",), {}, function.name)
+    values, initialized = scopes[()].values, {tensor.name for tensor in proto.graph.initializer}
+    inputs = tuple(values[value.name] for value in proto.graph.input if value.name not in initialized)
+    outputs = tuple(values[value.name] for value in proto.graph.output)
+    return Model(path, proto, opsets, _named(nodes), digest, inputs, outputs, scopes, files, has_functions)
+
+
+def _damaged(path: Path, reason: str) -> DamagedFileError:
+    return DamagedFileError(f"{path} is no valid ONNX model: {reason}; export the model again")
+
+
+def _domain(domain: str) -> str:
+    return "" if domain == "ai.onnx" else domain
+
+
+# --- the model's file ---------------------------------------------------------------------------
+
+
+def _without_large(path: Path) -> tuple[bytes, str]:
+    """The bytes of a model without its large constants, and the digest of its file."""
+    import onnx
+
+    with path.open("rb") as file:
+        size = file.seek(0, 2)
+        if not size:
+            raise _damaged(path, "the file is empty")
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as memory:
+            file.seek(0)
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            try:
+                return _shortened(memory, 0, size, onnx.ModelProto.DESCRIPTOR, path.name), digest
+            except (IndexError, ValueError) as error:
+                raise _damaged(path, str(error) or "it ends too early") from None
+
+
+def _shortened(memory: mmap.mmap, begin: int, end: int, message: Any, location: str) -> bytes:
+    """A message of the model's file, with its large tensors as external data in that file.
+
+    Args:
+        memory: The file.
+        begin: The first byte of the message.
+        end: The byte after the message.
+        message: The descriptor of its type.
+        location: The name of the file.
+    """
+    pieces = []
+    at = begin
+    while at < end:
+        start = at
+        key, at = _varint(memory, at, end)
+        wire, number = key & 7, key >> 3
+        if wire != 2:
+            if wire == 0:
+                at = _varint(memory, at, end)[1]
+            elif wire in (1, 5):
+                at += 8 if wire == 1 else 4
+            else:
+                raise ValueError(f"byte {start} begins no field")
+            pieces.append(memory[start:at])
+            continue
+        length, at = _varint(memory, at, end)
+        if at + length > end:
+            raise ValueError(f"a field at byte {start} has {length} bytes, of which the file has {max(0, end - at)}")
+        field = message.fields_by_number.get(number) if length >= LARGE else None
+        if field is not None and message.name == "TensorProto" and field.name == "raw_data":
+            pieces.append(_reference(location, at, length))
+        elif field is not None and field.message_type is not None:
+            inner = _shortened(memory, at, at + length, field.message_type, location)
+            pieces += [_varint_bytes(key), _varint_bytes(len(inner)), inner]
+        else:
+            pieces.append(memory[start : at + length])
+        at += length
+    if at > end:
+        raise ValueError("it ends within a field")
+    return b"".join(pieces)
+
+
+def _varint(memory: mmap.mmap, at: int, end: int) -> tuple[int, int]:
+    """A variable-length integer, and the position after it."""
+    value = shift = 0
+    while at < end and shift < 70:
+        byte = memory[at]
+        value |= (byte & 127) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 128:
+            return value, at
+    raise ValueError(f"a number at byte {at} has no end")
+
+
+def _varint_bytes(value: int) -> bytes:
+    parts = bytearray()
+    while value > 127:
+        parts.append(value & 127 | 128)
+        value >>= 7
+    parts.append(value)
+    return bytes(parts)
+
+
+def _reference(location: str, offset: int, length: int) -> bytes:
+    """The fields of a TensorProto that say where its data is."""
+    import onnx
+
+    tensor = onnx.TensorProto(data_location=onnx.TensorProto.EXTERNAL)
+    for key, value in (("location", location), ("offset", str(offset)), ("length", str(length))):
+        tensor.external_data.add(key=key, value=value)
+    return bytes(tensor.SerializeToString())
+
+
+# --- checks -------------------------------------------------------------------------------------
+
+
+def _check_versions(path: Path, proto: Any) -> None:
+    """Refuse versions and operators that the installed onnx does not know."""
+    import onnx
+
+    if proto.ir_version > onnx.IR_VERSION:
+        raise UsageError(
+            f"{path} has version {proto.ir_version} of the model format, and onnx {onnx.__version__} knows versions to "
+            f"{onnx.IR_VERSION}; install a newer onnx"
+        )
+    functions = {(_domain(function.domain), function.name) for function in proto.functions}
+    newest = {domain: newest for domain, (_, newest) in onnx.defs.C.schema_version_map().items()}
+    for holder in (proto, *proto.functions):
+        opsets = {_domain(entry.domain): entry.version for entry in holder.opset_import}
+        for domain in _ONNX_DOMAINS:
+            if opsets.get(domain, 0) > newest[domain if domain != "ai.onnx" else ""]:
+                raise UsageError(
+                    f"{path} needs opset {opsets[domain]} of {domain or 'ai.onnx'}, and onnx {onnx.__version__} knows "
+                    f"opsets to {newest[domain]}; install a newer onnx"
+                )
+        for node in _all_nodes(holder.graph.node if holder is proto else holder.node):
+            domain = _domain(node.domain)
+            if domain not in _ONNX_DOMAINS or (domain, node.op_type) in functions:
+                continue
+            if domain not in opsets:
+                raise _damaged(path, f"it has a {node.op_type} node, and names no version of {domain or 'ai.onnx'}")
+            if not _is_operator(node.op_type, opsets[domain], domain):
+                raise UsageError(
+                    f"{path} has a {node.op_type} node ({_title(node)}), which opset {opsets[domain]} of "
+                    f"{domain or 'ai.onnx'} does not have; correct its name, domain or opset"
+                )
+
+
+@cache
+def _is_operator(name: str, opset: int, domain: str) -> bool:
+    import onnx
+
+    try:
+        onnx.defs.get_schema(name, opset, domain)
+    except onnx.defs.SchemaError:
+        return False
+    return True
+
+
+def _title(node: Any) -> str:
+    return str(node.name or next(iter(node.output), "without a name"))
+
+
+def _subgraphs(node: Any) -> Iterator[tuple[str, Any]]:
+    """The graphs among a node's attributes, by the attribute's name."""
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield attribute.name, attribute.g
+        for number, graph in enumerate(attribute.graphs):
+            yield f"{attribute.name}[{number}]", graph
+
+
+def _all_nodes(nodes: Sequence[Any]) -> Iterator[Any]:
+    """The nodes, and those of their subgraphs."""
+    for node in nodes:
+        yield node
+        for _, graph in _subgraphs(node):
+            yield from _all_nodes(graph.node)
+
+
+def _all_tensors(graph: Any) -> Iterator[Any]:
+    """The initializers and tensors of Constant nodes, also those of subgraphs."""
+    yield from graph.initializer
+    yield from _node_tensors(graph.node)
+
+
+def _node_tensors(nodes: Sequence[Any]) -> Iterator[Any]:
+    for node in nodes:
+        for attribute in node.attribute:
+            if attribute.HasField("t"):
+                yield attribute.t
+        for _, graph in _subgraphs(node):
+            yield from _all_tensors(graph)
+
+
+def _check_external(path: Path, proto: Any) -> tuple[str, ...]:
+    """Check where external data is and how much there is, and read small constants.
+
+    Returns:
+        The files, relative to the model's folder.
+    """
+    files: dict[str, None] = {}
+    tensors = [*_all_tensors(proto.graph), *(t for f in proto.functions for t in _node_tensors(f.node))]
+    for tensor in tensors:
+        dtype, shape = dtype_of(tensor.data_type), tuple(tensor.dims)
+        if min(shape, default=0) < 0:
+            raise _damaged(path, f"the constant {tensor.name} has a negative extent")
+        if tensor.data_location != tensor.EXTERNAL or not tensor.external_data:
+            continue
+        stored = _stored(path, tensor)
+        if stored.file.name != path.name or not stored.file.samefile(path):
+            files[dict((entry.key, entry.value) for entry in tensor.external_data)["location"]] = None
+        if dtype in BITS and stored.nbytes < LARGE:
+            tensor.raw_data = _raw(stored)
+            tensor.ClearField("external_data")
+            tensor.ClearField("data_location")
+    return tuple(files)
+
+
+def _stored(path: Path, tensor: Any) -> StoredConstant:
+    """The constant of a tensor with external data.
+
+    Raises:
+        DamagedFileError: The data is missing, too short or outside of the model's folder.
+    """
+    where = {entry.key: entry.value for entry in tensor.external_data}
+    what = f"{path}: the external data of {tensor.name or 'a constant'}"
+    location = where.get("location", "")
+    folder = path.parent.resolve()
+    file = (folder / location).resolve()
+    if not location or Path(location).is_absolute() or not file.is_relative_to(folder):
+        raise DamagedFileError(f"{what} has the path {location!r}, which is not inside the model's folder; move it there")
+    if not file.is_file():
+        raise DamagedFileError(f"{what} is not there: {file} is no file; put it beside the model")
+    try:
+        offset, length = int(where.get("offset") or 0), int(where.get("length") or -1)
+    except ValueError:
+        offset = -1
+    if offset < 0:
+        raise DamagedFileError(f"{what} has a wrong offset or length; export the model again")
+    constant = StoredConstant(dtype_of(tensor.data_type), tuple(tensor.dims), file, offset)
+    if constant.dtype not in BITS:  # text and complex numbers, which no DequantizeLinear has
+        return constant
+    if length not in (-1, constant.nbytes):
+        raise DamagedFileError(f"{what} has {length} bytes, and its type and shape need {constant.nbytes}; export it again")
+    if file.stat().st_size < offset + constant.nbytes:
+        raise DamagedFileError(
+            f"{what} ends at byte {offset + constant.nbytes} of {file}, which has {file.stat().st_size} bytes; copy the "
+            "file again"
+        )
+    return constant
+
+
+def _raw(constant: StoredConstant) -> bytes:
+    with constant.file.open("rb") as file:
+        file.seek(constant.offset)
+        return file.read(constant.nbytes)
+
+
+# --- functions and types ------------------------------------------------------------------------
+
+
+def _inlined(path: Path, proto: Any) -> Any:
+    """The model without functions. Each node of a function has the function's name in its metadata."""
+    from onnx import inliner
+
+    for function in proto.functions:
+        for node in _all_nodes(function.node):
+            node.metadata_props.add(key=_TAG, value=function.name)
+    try:
+        return inliner.inline_local_functions(proto)
+    except Exception as error:  # onnx raises errors of many types
+        raise _damaged(path, f"its functions cannot be inlined: {' '.join(str(error).split())}") from None
+
+
+def _with_types(proto: Any) -> Any:
+    """The model with inferred types. Without them if onnx cannot infer any."""
+    from onnx import shape_inference
+
+    try:
+        return shape_inference.infer_shapes(proto, check_type=False, strict_mode=False, data_prop=True)
+    except Exception:  # onnx raises errors of many types
+        return proto
+
+
+def _as_graph(function: Any) -> Any:
+    """A function as a graph without types."""
+    import onnx
+
+    graph = onnx.GraphProto(name=function.name, node=function.node, value_info=function.value_info)
+    graph.input.extend(onnx.ValueInfoProto(name=name) for name in function.input)
+    graph.output.extend(onnx.ValueInfoProto(name=name) for name in function.output)
+    return graph
+
+
+# --- nodes --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Walk:
+    """A walk through the graphs of a model."""
+
+    path: Path
+    opsets: Mapping[str, int]
+    scopes: dict[tuple[str, ...], Scope]
+    nodes: list[Node]
+
+
+def _walk(walk: _Walk, graph: Any, way: tuple[str, ...], outer: Mapping[str, Operand], function: str) -> None:
+    """Collect the scopes and nodes of a graph and its subgraphs."""
+    scope = Scope(graph, ChainMap(_values(walk.path, graph, outer), outer))  # type: ignore[arg-type]
+    walk.scopes[way] = scope
+    for node in graph.node:
+        inside = function
+        for entry in list(node.metadata_props):
+            if entry.key == _TAG:
+                inside = entry.value
+                node.metadata_props.remove(entry)
+        if node.op_type == "DequantizeLinear" and _domain(node.domain) in ("", "com.microsoft"):
+            walk.nodes.append(_node(walk, scope, node, way, inside))
+        for name, inner in _subgraphs(node):
+            _walk(walk, inner, (*way, f"{_title(node)}.{name}"), scope.values, inside)
+
+
+def _values(path: Path, graph: Any, outer: Mapping[str, Operand]) -> dict[str, Operand]:
+    """The values of a graph by name."""
+    values = {info.name: _operand(info) for info in (*graph.input, *graph.value_info, *graph.output)}
+    constants: dict[str, Constant | None] = {t.name: constant_of(path, t) for t in graph.initializer}
+    for node in graph.node:
+        if len(node.output) != 1 or node.domain not in ("", "ai.onnx"):
+            continue
+        if node.op_type == "Constant":
+            constants[node.output[0]] = _constant_of_node(path, node)
+        elif node.op_type == "Identity" and (source := node.input[0]) in (constants.keys() | outer.keys()):
+            constants[node.output[0]] = constants[source] if source in constants else outer[source].constant
+    for name, constant in constants.items():
+        if constant is not None:
+            values[name] = Operand(name, constant.dtype, constant.shape, constant)
+    return values
+
+
+def _operand(info: Any) -> Operand:
+    tensor = info.type.tensor_type
+    dtype = dtype_of(tensor.elem_type) if tensor.elem_type else ""
+    if not tensor.HasField("shape"):
+        return Operand(info.name, dtype, None)
+    extents = [d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else None for d in tensor.shape.dim]
+    return Operand(info.name, dtype, tuple(extents))
+
+
+def _node(walk: _Walk, scope: Scope, node: Any, way: tuple[str, ...], function: str) -> Node:
+    if not 2 <= len(node.input) <= 3 or len(node.output) != 1 or not all(node.input[:2]):
+        raise _damaged(walk.path, f"the DequantizeLinear node {_title(node)} has a wrong number of inputs or outputs")
+    operands = {role: scope.value(name) for role, name in zip(ROLES, node.input, strict=False) if name}
+    contract = edition(_domain(node.domain), walk.opsets.get(_domain(node.domain), 1))
+    return Node(_title(node), contract, _attributes(node), operands, node.output[0], way, function)
+
+
+def edition(domain: str, opset: int) -> str:
+    """The edition of DequantizeLinear in an opset: the newest one that is not newer than the opset."""
+    if domain == "com.microsoft":
+        return f"com.microsoft/DequantizeLinear-{opset}@installed"
+    versions = [int(identity.rpartition("-")[2]) for identity in contracts.matching("ai.onnx/DequantizeLinear-*")]
+    return f"ai.onnx/DequantizeLinear-{max(version for version in versions if version <= opset)}"
+
+
+def _attributes(node: Any) -> dict[str, Attribute]:
+    """The attributes of a node as those of a call. An output type of 0 says nothing."""
+    attributes: dict[str, Attribute] = {}
+    for attribute in node.attribute:
+        if attribute.name == "output_dtype":
+            if attribute.i:
+                attributes["output_dtype"] = dtype_of(attribute.i)
+        elif attribute.type == attribute.INT:
+            attributes[attribute.name] = attribute.i
+        elif attribute.type == attribute.STRING:
+            attributes[attribute.name] = attribute.s.decode(errors="replace")
+    return attributes
+
+
+def _named(nodes: Sequence[Node]) -> tuple[Node, ...]:
+    """The nodes with unique names: the second of a name gets "#2" at its end."""
+    taken: set[str] = set()
+    named = []
+    for node in nodes:
+        name, number = node.name, 1
+        while name in taken:
+            number += 1
+            name = f"{node.name}#{number}"
+        taken.add(name)
+        named.append(replace(node, name=name))
+    return tuple(named)
+
+
+# --- constants ----------------------------------------------------------------------------------
+
+
+@cache
+def _dtypes() -> Mapping[int, str]:
+    from onnx import TensorProto
+
+    numbers = {}
+    for dtype in BITS:
+        try:
+            numbers[element_type(dtype)] = dtype
+        except NotImplementedError:
+            continue
+    return {number: numbers.get(number, name.lower()) for name, number in TensorProto.DataType.items()}
+
+
+def dtype_of(number: int) -> str:
+    """The dtype of an element type's number. "bool", "string" and complex ones are not in `xverify.core.call.BITS`."""
+    return _dtypes().get(number, f"type{number}")
+
+
+def _bytes_of(dtype: str, shape: tuple[int, ...]) -> int:
+    """The bytes of a tensor in a file. Elements of fewer than 8 bits share bytes."""
+    return (math.prod(shape) * BITS[dtype] + 7) // 8
+
+
+def constant_of(path: Path, tensor: Any) -> Constant | None:
+    """The constant of a TensorProto. None if its dtype is not in `xverify.core.call.BITS`.
+
+    Raises:
+        DamagedFileError: Its data has a wrong length.
+    """
+    dtype, shape = dtype_of(tensor.data_type), tuple(tensor.dims)
+    if dtype not in BITS:
+        return None
+    if tensor.data_location == tensor.EXTERNAL and tensor.external_data:
+        return _stored(path, tensor)
+    if tensor.HasField("raw_data"):
+        raw = np.frombuffer(tensor.raw_data, np.uint8)
+        if raw.nbytes != _bytes_of(dtype, shape):
+            raise _damaged(path, f"the constant {tensor.name} has {raw.nbytes} bytes, not {_bytes_of(dtype, shape)}")
+        if BITS[dtype] < 8:
+            return HeldConstant(Tensor(dtype, _unpacked(raw, dtype, shape, (slice(None),) * len(shape))))
+        codes = raw.view(code_dtype(dtype).newbyteorder("<")).astype(code_dtype(dtype))
+    else:
+        codes = _typed(tensor, dtype)
+        if BITS[dtype] in (2, 4) and codes.size == _bytes_of(dtype, shape):
+            return HeldConstant(Tensor(dtype, _unpacked(codes, dtype, shape, (slice(None),) * len(shape))))
+    if codes.size != math.prod(shape):
+        raise _damaged(path, f"the constant {tensor.name} has {codes.size} elements, not {math.prod(shape)}")
+    return HeldConstant(Tensor(dtype, codes.reshape(shape)))
+
+
+def _typed(tensor: Any, dtype: str) -> NDArray[Any]:
+    """The codes in the typed field of a TensorProto, packed if there are fewer than 6 bits."""
+    if dtype in ("float32", "float64"):
+        values = np.array(tensor.float_data if dtype == "float32" else tensor.double_data, dtype)
+        return values.view(code_dtype(dtype))
+    if dtype in ("int64", "uint64", "uint32"):
+        values = np.array(tensor.int64_data if dtype == "int64" else tensor.uint64_data, dtype)
+        return values.view(code_dtype(dtype))
+    return np.array(tensor.int32_data, np.int32).view(np.uint32).astype(code_dtype(dtype))
+
+
+def _constant_of_node(path: Path, node: Any) -> Constant | None:
+    for attribute in node.attribute:
+        if attribute.name == "value":
+            return constant_of(path, attribute.t)
+        if attribute.name in ("value_float", "value_floats"):
+            values = np.array(attribute.f if attribute.name == "value_float" else attribute.floats, np.float32)
+            return HeldConstant(Tensor("float32", values.view(np.uint32)))
+        if attribute.name in ("value_int", "value_ints"):
+            values = np.array(attribute.i if attribute.name == "value_int" else attribute.ints, np.int64)
+            return HeldConstant(Tensor("int64", values.view(np.uint64)))
+    return None
+
+
+def _unpacked(raw: NDArray[Any], dtype: str, shape: tuple[int, ...], index: tuple[slice, ...]) -> NDArray[Any]:
+    """The codes of a part of a tensor whose elements share bytes. The first element has the lowest bits."""
+    bits = BITS[dtype]
+    ranges = [range(extent)[one] for extent, one in zip(shape, index, strict=True)]
+    extents = tuple(map(len, ranges))
+    codes = np.empty(extents, np.uint8)
+    if not codes.size:
+        return codes
+    run = 1
+    axis = len(shape)
+    while axis and (axis == len(shape) or extents[axis] == shape[axis]):
+        axis -= 1
+        run *= extents[axis]
+    starts = np.zeros((), np.int64)
+    for position, taken in enumerate(ranges):
+        stride = math.prod(shape[position + 1 :])
+        offsets = np.arange(taken.start, taken.stop, dtype=np.int64) if position < axis else np.array([taken.start])
+        starts = np.add.outer(starts, offsets * stride)
+    starts = starts.reshape(-1)
+    rows = codes.reshape(-1, run)
+    step = max(1, _GATHERED // run)
+    for first in range(0, len(starts), step):
+        position = (starts[first : first + step, None] + np.arange(run)) * bits
+        byte = position >> 3
+        pair = raw[byte] | raw[np.minimum(byte + 1, len(raw) - 1)].astype(np.uint16) << 8
+        rows[first : first + step] = pair >> (position & 7).astype(np.uint16) & ((1 << bits) - 1)
+    return codes
