@@ -56,3 +56,27 @@ class Difference:
     """The smallest part of the model that shows it, as an ONNX model without external data; empty if there is none."""
     inputs: Mapping[str, Tensor] = field(default_factory=dict)
     """The inputs of that part."""
+
+
+StateOf = Literal["ok", "difference", "not checked"]
+
+
+@dataclass(frozen=True)
+class State:
+    """The state of a check of a node in one implementation at one level."""
+
+    node: str
+    check: Check
+    oracle: str
+    level: str
+    state: StateOf
+    reason: str = ""
+    """The reason why it was not checked, as a clause such as "it stands inside a subgraph"; "" otherwise."""
+
+
+@dataclass(frozen=True, eq=False)
+class Checked:
+    """The result of a check of several nodes."""
+
+    differences: tuple[Difference, ...]
+    states: tuple[State, ...]
