@@ -579,9 +579,7 @@ def read(value: Any) -> Tensor:
     return Tensor(dtype, unpack(raw, BITS[dtype], elements).reshape(shape))
 
 
-_READ = frozenset(
-    [*_NUMPY_TYPES, *_RAW_TYPES, "tensor(uint32)", "tensor(int64)", "tensor(uint64)", "tensor(bool)"]
-)
+_READ = frozenset([*_NUMPY_TYPES, *_RAW_TYPES, "tensor(uint32)", "tensor(int64)", "tensor(uint64)", "tensor(bool)"])
 """The types of outputs that a run of a model returns."""
 
 

@@ -81,7 +81,9 @@ def check_whole(
 
 def _unchecked(node: Node, runners: Sequence[Runner], reason: str) -> list[State]:
     return [
-        State(node.name, "whole", runner.name, level, "not checked", reason) for runner in runners for level in runner.levels
+        State(node.name, "whole", runner.name, level, "not checked", reason)
+        for runner in runners
+        for level in runner.levels
     ]
 
 
@@ -205,7 +207,9 @@ def _check_node(
     """
     state = State(node.name, "whole", *at, "not checked")
     if not result.ran:
-        state = replace(state, reason=f"the model with its values as outputs did not run: {result.message or result.kind}")
+        state = replace(
+            state, reason=f"the model with its values as outputs did not run: {result.message or result.kind}"
+        )
         return ([ended(node.name, "whole", at, result)] if result.died else []), state
     y = result.outputs.get(node.output)
     if y is None:
