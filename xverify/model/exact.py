@@ -50,7 +50,7 @@ class Evaluated:
     values: Mapping[str, Values]
     """The legal codes by the name of the value."""
     rounded: Mapping[str, str]
-    """The reason why another value has none, as a clause such as "a MatMul rounds it"."""
+    """The reason why another value has none, as a clause such as "MatMul rounds it"."""
     after: Mapping[str, frozenset[str]]
     """The values from which a value follows."""
 
@@ -104,7 +104,7 @@ def evaluate(content: bytes, inputs: Mapping[str, Tensor]) -> Evaluated:
             rounded.update(dict.fromkeys(node.output, str(error)))
         except (ArithmeticError, IndexError, KeyError, TypeError, ValueError):
             # The shapes or attributes do not fit: then implementations refuse the part, which a run shows.
-            rounded.update(dict.fromkeys(node.output, f"a {node.op_type} has operands of a wrong shape or type"))
+            rounded.update(dict.fromkeys(node.output, f"{node.op_type} has operands of a wrong shape or type"))
         else:
             values.update(zip(node.output, made, strict=False))
     return Evaluated(values, rounded, after)
@@ -123,7 +123,7 @@ def _made(node: Any, opsets: Mapping[str, int], values: Mapping[str, Values]) ->
         quantizing = _dequantized if node.op_type == "DequantizeLinear" else _quantized
         made = [quantizing(domain, opsets.get(domain, 1), attributes, inputs)]
     elif domain or node.op_type not in REASONS:
-        raise _InexactError(f"a {node.op_type} rounds it")
+        raise _InexactError(f"{node.op_type} rounds it")
     elif node.op_type in _MOVES:
         made = _moved(node, attributes, [each for each in inputs if each is not None], opsets[""])
     elif node.op_type == "Cast":
@@ -131,7 +131,7 @@ def _made(node: Any, opsets: Mapping[str, int], values: Mapping[str, Values]) ->
     else:
         made = [_selected(node, attributes, inputs)]
     if any(len(each.codes) > MOST_ALTERNATIVES for each in made):
-        raise _InexactError(f"a {node.op_type} has many legal results")
+        raise _InexactError(f"{node.op_type} has many legal results")
     return made
 
 
@@ -200,7 +200,7 @@ def _quantized(domain: str, opset: int, attributes: Mapping[str, Any], inputs: _
 
 def _cast(x: Values | None, to: str) -> Values:
     if x is None or x.dtype not in ("float16", "bfloat16", "float32") or to not in ("float32", x.dtype):
-        raise _InexactError("a Cast rounds it")
+        raise _InexactError("Cast rounds it")
     if to == x.dtype:
         return x
     return united(to, np.asarray(x.numbers, np.float32).view(np.uint32).reshape(x.codes.shape), x.open)
@@ -209,7 +209,7 @@ def _cast(x: Values | None, to: str) -> Values:
 def _selected(node: Any, attributes: dict[str, Any], inputs: _Inputs) -> Values:
     present = [each for each in inputs if each is not None]
     if any(each.dtype not in FLOATS for each in present):
-        raise _InexactError(f"a {node.op_type} of {present[0].dtype} is not evaluated")
+        raise _InexactError(f"{node.op_type} of {present[0].dtype} is not evaluated")
     operator = str(node.op_type)
     if operator in ("Max", "Min"):
         pair = Node(operator, ("a", "b"), "y")
@@ -229,7 +229,7 @@ def _pooling(node: Any, attributes: Mapping[str, Any], x: Values) -> dict[str, A
         and x.open.ndim == len(kernel) + 2
     )
     if not plain:
-        raise _InexactError("a MaxPool with such attributes is not evaluated")
+        raise _InexactError("MaxPool with such attributes is not evaluated")
     strides, pads = attributes.get("strides", [1] * len(kernel)), attributes.get("pads", [0] * 2 * len(kernel))
     return {"kernel_shape": kernel, "strides": list(strides), "pads": list(pads)}
 

@@ -26,7 +26,7 @@ from xverify.model.read import Model
 from xverify.model.result import Checked, Difference, State
 from xverify.model.runs import At, Result, Runner, run_each
 from xverify.model.values import outside
-from xverify.model.whole import difference_of, differing, ended
+from xverify.model.whole import difference_of, ended, unlike
 from xverify.oracles.model_run import ModelRun
 
 SETS = 4
@@ -77,7 +77,7 @@ class _Trial:
     def unjudged(self) -> str:
         """The reason why no output is judged, as a clause."""
         reasons = [self.legal[0].rounded[o.value] for o in self.part.outputs if o.value in self.legal[0].rounded]
-        return f"no output of its part has a legal set: {reasons[0]}" if reasons else "its part has no output"
+        return f"the output of its part has no legal set: {reasons[0]}" if reasons else "its part has no output"
 
 
 def check_neighbours(
@@ -338,15 +338,16 @@ def _unlike(
     trial: _Trial, at: At, each: Sequence[Result], ran: Sequence[At], results: Mapping[At, Sequence[Result]]
 ) -> list[Difference]:
     """The first difference of outputs without a legal set from another run: of the same implementation if there is one."""
-    against = next((other for other in ran if other[0] == at[0]), ran[0] if ran else None)
-    if against is None:
-        return []
     judged = set(trial.judged)
-    for fed, result, other in zip(trial.sets, each, results[against], strict=True):
-        found = [d for d in differing("", "neighbours", at, result, against, other) if d.value not in judged]
-        if found:
+    for number, (fed, result) in enumerate(zip(trial.sets, each, strict=True)):
+        earlier = {other: _without(results[other][number], judged) for other in ran}
+        if found := unlike("", "neighbours", at, _without(result, judged), earlier):
             return [replace(found[0], inputs=fed)]
     return []
+
+
+def _without(result: Result, names: set[str]) -> Result:
+    return replace(result, outputs={name: tensor for name, tensor in result.outputs.items() if name not in names})
 
 
 # --- the smallest part --------------------------------------------------------------------------
