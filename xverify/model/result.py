@@ -36,7 +36,7 @@ class Difference:
     value: str = ""
     """The name of the value with the first wrong element."""
     index: tuple[int, ...] = ()
-    """The index of that element."""
+    """The index of that element: in the part, if there is one."""
     dtype: str = ""
     got: str = ""
     """Its bits in hex."""
