@@ -34,6 +34,9 @@ _TAG = "xverify.function"
 _GATHERED = 1 << 20
 """Elements of fewer than 8 bits that are read at a time."""
 
+_SCATTERED = 16
+"""A part is scattered if it has fewer than one in so many elements between its first and its last one."""
+
 ONNX_DOMAINS = ("", "ai.onnx.ml")
 """The domains whose operators the installed onnx knows all."""
 
@@ -62,9 +65,18 @@ class StoredConstant:
                 if not self.nbytes:
                     return Tensor(self.dtype, np.zeros(self.shape, code_dtype(self.dtype))[index])
                 with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as memory:
+                    if hasattr(mmap, "MADV_RANDOM") and self._is_scattered(index):
+                        memory.madvise(mmap.MADV_RANDOM)  # Otherwise the system reads megabytes around each row.
                     return Tensor(self.dtype, self._codes(memory, index))
         except OSError as error:
             raise DamagedFileError(f"{self.file} cannot be read: {error.strerror}") from None
+
+    def _is_scattered(self, index: tuple[slice, ...]) -> bool:
+        """True if a part has few of the elements between its first and its last one."""
+        ranges = [range(extent)[taken] for extent, taken in zip(self.shape, index, strict=True)]
+        strides = [math.prod(self.shape[axis + 1 :]) for axis in range(len(self.shape))]
+        span = sum((len(taken) - 1) * stride for taken, stride in zip(ranges, strides, strict=True))
+        return _SCATTERED * math.prod(map(len, ranges)) < span
 
     def _codes(self, memory: mmap.mmap, index: tuple[slice, ...]) -> NDArray[Any]:
         """A copy of the codes. No view of the memory survives, so that it can be closed."""
@@ -227,7 +239,7 @@ def _without_large(path: Path) -> tuple[bytes, str]:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
             try:
                 return _shortened(memory, 0, size, onnx.ModelProto.DESCRIPTOR, path.name), digest
-            except (IndexError, ValueError) as error:
+            except (RecursionError, ValueError) as error:
                 raise _damaged(path, str(error) or "it ends too early") from None
 
 
@@ -631,7 +643,10 @@ def _dtypes() -> Mapping[int, str]:
 
 
 def dtype_of(number: int) -> str:
-    """The dtype of an element type's number. "bool", "string" and complex ones are not in `xverify.core.call.BITS`."""
+    """The dtype of an element type's number.
+
+    "bool", "string" and complex dtypes are not in `xverify.core.call.BITS`.
+    """
     return _dtypes().get(number, f"type{number}")
 
 
@@ -694,7 +709,7 @@ def _constant_of_node(path: Path, node: Any) -> Constant | None:
 def _unpacked(raw: NDArray[Any], dtype: str, shape: tuple[int, ...], index: tuple[slice, ...]) -> NDArray[Any]:
     """The codes of a part of a tensor whose elements share bytes. The first element has the lowest bits."""
     bits = BITS[dtype]
-    ranges = [range(extent)[one] for extent, one in zip(shape, index, strict=True)]
+    ranges = [range(extent)[taken] for extent, taken in zip(shape, index, strict=True)]
     extents = tuple(map(len, ranges))
     codes = np.empty(extents, np.uint8)
     if not codes.size:
@@ -704,7 +719,7 @@ def _unpacked(raw: NDArray[Any], dtype: str, shape: tuple[int, ...], index: tupl
     while axis and (axis == len(shape) or extents[axis] == shape[axis]):
         axis -= 1
         run *= extents[axis]
-    starts = np.zeros((), np.int64)
+    starts: NDArray[np.int64] = np.zeros((), np.int64)
     for position, taken in enumerate(ranges):
         stride = math.prod(shape[position + 1 :])
         offsets = np.arange(taken.start, taken.stop, dtype=np.int64) if position < axis else np.array([taken.start])
@@ -713,8 +728,8 @@ def _unpacked(raw: NDArray[Any], dtype: str, shape: tuple[int, ...], index: tupl
     rows = codes.reshape(-1, run)
     step = max(1, _GATHERED // run)
     for first in range(0, len(starts), step):
-        position = (starts[first : first + step, None] + np.arange(run)) * bits
-        byte = position >> 3
+        where = (starts[first : first + step, None] + np.arange(run)) * bits
+        byte = where >> 3
         pair = raw[byte] | raw[np.minimum(byte + 1, len(raw) - 1)].astype(np.uint16) << 8
-        rows[first : first + step] = pair >> (position & 7).astype(np.uint16) & ((1 << bits) - 1)
+        rows[first : first + step] = pair >> (where & 7).astype(np.uint16) & ((1 << bits) - 1)
     return codes
