@@ -92,8 +92,8 @@ def quantized(folder: Path, per_channel: bool = True) -> Path:
 def blocked_int4(folder: Path, symmetric: bool = True) -> Path:
     """The network with blocked int4 or uint4 weights in its MatMul.
 
-    The form is QDQ, as onnxruntime's quantizer writes it, and onnxruntime's function makes the values. `blocked_int4_by_tool` makes
-    the same model, but needs onnx_ir.
+    The form is QDQ, as onnxruntime's quantizer writes it, and onnxruntime's function makes the values. `blocked_int4_by_tool`
+    makes the same model, but needs onnx_ir.
     """
     from onnxruntime.capi._pybind_state import quantize_qdq_matmul_4bits
 
