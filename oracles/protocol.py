@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Callable, Iterator, Mapping, Optional, Tuple, Type, Union
+from typing import Any, Callable, Iterator, Mapping, Optional, Tuple, Type, Union
 
 from xverify.core.call import AT_RUN, Call, Outcome, Tensor
-from xverify.oracles.model_run import ModelRun
 from xverify.oracles.timing import Timing
 
 Answer = Callable[[Call, str], Union[Tensor, Outcome]]
@@ -25,8 +24,11 @@ It is a predicate such as "rewrites Transpose, DequantizeLinear to DequantizeLin
 The function may write to the folder. It may raise any exception, which says the same as "".
 """
 
-RunModel = Callable[[ModelRun, str], Mapping[str, Tensor]]
-"""run_model(run, level) returns the outputs of a model by name. An exception says that the model was refused."""
+RunModel = Callable[[Any, str], Mapping[str, Tensor]]
+"""run_model(run, level) returns the outputs of a model by name. An exception says that the model was refused.
+
+The run is a `xverify.oracles.model_run.ModelRun`. It is not imported here, so that scripts of single calls do without it.
+"""
 
 REWRITTEN = "rewritten:"
 """The beginning of a path's name in a request that asks for the rewrite instead of the outcome."""
