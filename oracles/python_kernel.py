@@ -71,6 +71,33 @@ def load(target: str, *expected: str) -> Loaded:
     return Loaded(answerer(function), fatal=(MemoryError,))
 
 
+def load_where_it_fits(target: str, *expected: str) -> Loaded:
+    """The kernel that ``target`` names, for a sweep. It does not support editions whose calls its signature does not take.
+
+    Args:
+        expected: The arguments of the calls to come, by edition, see `xverify.oracles.signature.Expected`.
+
+    Raises:
+        LoadError: There is no such function, its import fails, or it can take the calls of no edition.
+    """
+    from xverify.oracles.signature import expected_in, misfits
+
+    warnings.simplefilter("ignore")
+    function = find_function(target)
+    source, _, name = target.rpartition(":")
+    shown = "%s:%s" % (os.path.basename(source), name)
+    reasons = misfits(function, shown, [expected_in(text) for text in expected])
+
+    made = answerer(function)
+
+    def answer(call: Call, path: str) -> Union[Tensor, Outcome]:
+        if call.contract in reasons:
+            raise NotImplementedError(reasons[call.contract])
+        return made(call, path)
+
+    return Loaded(answer, fatal=(MemoryError,))
+
+
 def answerer(function: Function) -> Answer:
     """Answer calls with a function on the paths "" and "threads".
 
