@@ -104,7 +104,10 @@ def test_kernels_of_the_user_stand_beside_implementations(tmp_path: Path, monkey
 @pytest.mark.parametrize(
     ("name", "complaint"),
     [
-        ("onxruntime", "(did you mean onnxruntime?); see: xverify oracles; a kernel of your own is named path/file.py:"),
+        (
+            "onxruntime",
+            "(did you mean onnxruntime?); see: xverify oracles; a kernel of your own is named path/file.py:",
+        ),
         ("onxruntime:CPU", "neither an implementation (did you mean onnxruntime?) nor a kernel of yours: there is no"),
         ("none.py:f", "neither an implementation nor a kernel of yours: there is no file none.py"),
         ("a-b:f", "'a-b' is neither a module"),

@@ -223,6 +223,21 @@ def user_kernel(target: str) -> Oracle:
     return oracle
 
 
+def user_kernels(targets: Iterable[str]) -> tuple[Oracle, ...]:
+    """Kernels of the user by their TARGETs, each once, with different names.
+
+    Raises:
+        UsageError: A target names no kernel of the user.
+    """
+    kernels: list[Oracle] = []
+    for target in targets:
+        if target.partition(":")[0] in all_oracles():
+            raise UsageError(f"{target} is no kernel of yours: implementations of xverify need no option")
+        kernel = _user_kernel(target, kernels)
+        kernels += [kernel] if kernel is not None else []
+    return tuple(kernels)
+
+
 def _neither(target: str, reason: str, first: str, oracles: Iterable[str]) -> str:
     return (
         f"{target!r} names neither an implementation{nearest(first, oracles)} nor a kernel of yours: {reason}; "
