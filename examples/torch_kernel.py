@@ -10,6 +10,7 @@ also needs a C++ compiler:
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,9 @@ import torch
 
 Array = np.ndarray[Any, Any]
 
+
+COMPILER = threading.Lock()
+"""Threads that compile for the same types at once would use up the 8 versions that PyTorch keeps of a function."""
 
 LEAST_SIZE = 2
 """PyTorch compiles sizes 0 and 1 separately, so that shorter arrays are filled up to this size."""
@@ -57,10 +61,11 @@ def dequantize_compiled(
     block_size: int = 0,
     out_dtype: Any = None,
 ) -> torch.Tensor:
-    """Dequantize with the code that torch.compile makes of the same formula. Arguments and exceptions are those of `dequantize`."""
+    """Dequantize with what torch.compile makes of the same formula. Arguments and exceptions are those of `dequantize`."""
     difference, offset, factor, output = _operands(x, scale, zero_point, axis, block_size, out_dtype)
     flat = [_flat(each.expand(x.shape)) for each in (difference, offset, factor)]
-    return _compiled(*flat, output)[: x.size].reshape(x.shape)
+    with COMPILER:
+        return _compiled(*flat, output)[: x.size].reshape(x.shape)
 
 
 def _formula(x: torch.Tensor, zero_point: torch.Tensor, scale: torch.Tensor, output: torch.dtype) -> torch.Tensor:

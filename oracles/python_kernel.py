@@ -74,7 +74,9 @@ def load(target: str, *expected: str) -> Loaded:
 
 
 def load_where_it_fits(target: str, *expected: str) -> Loaded:
-    """The kernel that ``target`` names, for a sweep. It does not support editions whose calls its signature does not take.
+    """The kernel that ``target`` names, for a sweep.
+
+    It does not support the editions whose calls its signature does not take.
 
     Args:
         expected: The arguments of the calls to come, by edition, see `xverify.oracles.signature.Expected`.

@@ -100,7 +100,7 @@ def other_bits(case: Case, folder: Path, got: NDArray[Any]) -> int:
 
 
 def some_others(case: Case, folder: Path, problem: Problem, got: NDArray[Any]) -> list[Value]:
-    """Some of the values whose bits differ from those of the in-house kernel: at most `SAMPLED` of each part of the output.
+    """Some of the values that `other_bits` counts: at most `SAMPLED` of each part of the output.
 
     Raises:
         ValueError: The result has another type or another number of values.
@@ -122,7 +122,7 @@ def some_others(case: Case, folder: Path, problem: Problem, got: NDArray[Any]) -
 
 
 def _differing(case: Case, folder: Path, got: NDArray[Any]) -> Iterator[tuple[int, NDArray[np.bool_]]]:
-    """The parts of the output that have other bits than the in-house kernel's: where each begins, and a mask."""
+    """The parts of the output with other bits: the index of the first element of each, and a mask."""
     kind = numpy_dtype(case.out_dtype)
     if got.dtype != kind or got.size != case.elements:
         raise ValueError(f"it gives {got.size} values of {got.dtype}; expected {case.elements} of {kind}")

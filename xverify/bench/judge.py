@@ -16,9 +16,9 @@ from xverify.verify.legal import legal_set
 
 
 def mistake(case: Case, values: Sequence[Value]) -> str | None:
-    """A sentence on the first value that ONNX's newest edition does not admit; "" if it admits all of them.
+    """A sentence on the first value that ONNX's newest edition does not admit.
 
-    None where the edition has no such call.
+    It is "" if the edition admits all values, and None if it has no such call.
     """
     if not values:
         return ""

@@ -19,7 +19,9 @@ LEAST_GAP = 0.052
 
 
 def svg(group: Group, kernels: Sequence[str] = ()) -> str:
-    """The plot as an element of HTML. Its colours follow the page's custom properties --ink, --line and --wash.
+    """The plot as an element of HTML.
+
+    Its colours follow the page's custom properties --ink, --line and --wash.
 
     Args:
         kernels: The names of the user's kernels, in their order.

@@ -103,10 +103,10 @@ def allocates(group: Group, peer: str) -> bool:
 
 
 def fastest(bench: Json) -> str:
-    """One sentence that says which implementation is fastest, where, and by how much; "" if fewer than two were measured.
+    """A sentence on the fastest implementation: where, and by how much. It is "" if fewer than two were measured.
 
-    Only values count: cases of one element, the limit, and implementations with other bits are left out. A kernel of the user
-    whose other bits are all legal counts.
+    It leaves out cases of one element, the limit, and implementations with other bits. A kernel of the user counts if its other
+    bits are legal.
     """
     won: dict[str, list[tuple[float, str, Json]]] = {}
     for case in bench["cases"]:
