@@ -126,8 +126,8 @@ def test_the_pybind_kernel_passes(tmp_path, monkeypatch):
     name = f"pybind_kernel{sysconfig.get_config_var('EXT_SUFFIX')}"
     compiled_cpp(EXAMPLES / "pybind_kernel.cpp", tmp_path, name, *includes)
     monkeypatch.chdir(tmp_path)
-    gate("pybind_kernel:dequantize", tmp_path, "--x-dtypes", "uint8", *NARROW)
-    assert cells(tmp_path) >= {("float32", "float32", kind) for kind in ("per_tensor", "per_axis", "blocked")}
+    gate("pybind_kernel:dequantize", tmp_path, "--x-dtypes", "uint8", *NARROW, *ROWS)
+    assert cells(tmp_path) >= {("float32", "float32", kind) for kind in ("per_axis", "blocked")}
 
 
 def test_the_rust_kernel_passes(tmp_path):
@@ -151,8 +151,8 @@ def test_the_rust_kernel_passes(tmp_path):
     ]
     result = subprocess.run([rustc, *options, source], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
-    gate(f"{library}:dequantize", tmp_path, "--x-dtypes", "uint16", *NARROW)
-    assert cells(tmp_path) >= {("float32", "float32", kind) for kind in ("per_tensor", "per_axis", "blocked")}
+    gate(f"{library}:dequantize", tmp_path, "--x-dtypes", "uint16", "--granularity", "blocked", *NARROW)
+    assert cells(tmp_path) >= {("float32", "float32", "blocked")}
 
 
 def test_the_kernel_with_packed_int4_passes(tmp_path):

@@ -103,10 +103,10 @@ def allocates(group: Group, peer: str) -> bool:
 
 
 def fastest(bench: Json) -> str:
-    """A sentence on the fastest implementation: where, and by how much. It is "" if fewer than two were measured.
+    """A sentence on the fastest implementation: where, and by how much.
 
-    It leaves out cases of one element, the limit, and implementations with other bits. A kernel of the user counts if its other
-    bits are legal.
+    It is "" if fewer than two were measured. It leaves out cases of one element, the limit, and implementations with other bits.
+    A kernel of the user counts if its other bits are legal.
     """
     won: dict[str, list[tuple[float, str, Json]]] = {}
     for case in bench["cases"]:

@@ -134,10 +134,10 @@ def oracles_named(
     chosen, sentences, idle = [kernel_named(kernel or KERNEL)], [], []
     for name in names or by_default(oracles.values(), instruction_sets()):
         if names and is_target(name):
-            oracle = _user_kernel(name, chosen)
-            if oracle is not None:
-                idle += _takes_none(oracle, held_to)
-                chosen.append(oracle)
+            mine = _user_kernel(name, chosen)
+            if mine is not None:
+                idle += _takes_none(mine, held_to)
+                chosen.append(mine)
             continue
         wants_newest = newest and not oracles[name].in_house
         if not wants_newest and not names and installed_version(oracle := oracles[name]) is None:
