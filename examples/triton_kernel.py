@@ -1,6 +1,7 @@
 """A Triton kernel for ai.onnx/DequantizeLinear-25 with uint8 or int8 codes and float32 scales, per tensor or per row.
 
-Triton's interpreter runs it without a GPU. Gate it where PyTorch and Triton are installed:
+It runs on a GPU that PyTorch finds, and otherwise in Triton's interpreter. TRITON_INTERPRET=1 selects the interpreter. Gate it
+where PyTorch and Triton are installed:
 
     xverify gate --kernel examples/triton_kernel.py:dequantize --x-dtypes int8,uint8 --scale-dtypes float32
 """
@@ -11,20 +12,23 @@ import os
 import threading
 from typing import Any
 
-os.environ.setdefault("TRITON_INTERPRET", "1")  # Triton reads it when a kernel is defined
-
 import numpy as np
 import torch
-import triton
-from triton import language as tl
+
+DEVICE = "cuda" if torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1" else "cpu"
+if DEVICE == "cpu":
+    os.environ["TRITON_INTERPRET"] = "1"  # Triton reads it when a kernel is defined
+
+import triton  # noqa: E402
+from triton import language as tl  # noqa: E402
 
 Array = np.ndarray[Any, Any]
 
 INTERPRETER = threading.Lock()
 """The interpreter keeps the running program in global variables, so one thread at a time may use it."""
 
-BLOCK = 1 << 14
-"""Elements that one program computes. The interpreter prefers few programs; 1024 is usual on a GPU."""
+BLOCK = 1 << 14 if DEVICE == "cpu" else 1 << 10
+"""Elements that one program computes. The interpreter prefers few programs."""
 
 
 @triton.jit
@@ -77,9 +81,9 @@ def dequantize(
             raise ValueError("scale must have one element for each index along axis")
         inner = int(np.prod(x.shape[axis % x.ndim + 1 :], dtype=np.int64))
     offsets = np.zeros(scale.shape, x.dtype) if zero_point is None else zero_point
-    y = torch.empty(x.shape, dtype=torch.float32)
+    y = torch.empty(x.shape, dtype=torch.float32, device=DEVICE)
     if x.size:
-        operands = [torch.from_numpy(np.array(each, order="C")) for each in (x, offsets, scale)]
+        operands = [torch.from_numpy(np.array(each, order="C")).to(DEVICE) for each in (x, offsets, scale)]
         with INTERPRETER:
             _dequantize[(triton.cdiv(x.size, BLOCK),)](*operands, y, x.size, inner, scale.size, BLOCK=BLOCK)
-    return y
+    return y.cpu()

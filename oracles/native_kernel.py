@@ -21,15 +21,19 @@ import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import Any, Callable, Deque, List, NamedTuple, Tuple
 
 import numpy as np
 
 from xverify.core.call import BITS, Call, Outcome, Tensor, code_dtype
-from xverify.oracles.dlpack import Buffer, DLTensor, buffer_of, output_buffer, tensor_of
+from xverify.oracles.arrays import Array
+from xverify.oracles.dlpack import Buffer, DLTensor, buffer_of, compact, output_buffer, tensor_of
 from xverify.oracles.guarded_memory import Arena, Placement, Pool
 from xverify.oracles.memory_faults import Lent, watch
+from xverify.oracles.packed_codes import in_packed_form, is_packable
 from xverify.oracles.protocol import Loaded
+from xverify.oracles.timing import Problem, Solve, Way, aligned
 
 
 class Run(NamedTuple):
@@ -128,6 +132,40 @@ def load(library: str, symbol: str) -> Loaded:
         ImportError: There is no such library or function.
     """
     return Loaded(_Kernel(_function(library, symbol)).answer)
+
+
+def load_bench(threads: int, library: str, symbol: str) -> Solve:
+    """The function on given buffers. Codes of fewer than 8 bits are packed."""
+    function = _function(library, symbol)
+
+    def solve(problem: Problem) -> List[Way]:
+        case = problem.case
+        if case.packed != (BITS[case.x_dtype] < 8):
+            raise NotImplementedError("the C interface packs these codes: time it with packed-%s" % case.x_dtype)
+        arrays = [(problem.x, case.x_dtype), (problem.scale, case.out_dtype)]
+        arrays += [] if problem.zero_point is None else [(problem.zero_point, case.x_dtype)]
+        lent = [_in_place(array, dtype) for array, dtype in (*arrays, (problem.out, case.out_dtype))]
+        x, scale, *zero_point, y = (ctypes.pointer(tensor) for tensor, _ in lent)
+        axis = NO_AXIS if case.axis is None else case.axis
+        run = partial(function, x, scale, zero_point[0] if zero_point else None, axis, case.block_size, y)
+        code = run()
+        if code != DONE:
+            raise (NotImplementedError if code == UNSUPPORTED else RefusedError)(
+                "it returned %s" % {UNSUPPORTED: "XVERIFY_UNSUPPORTED"}.get(code, code)
+            )
+        return [Way("C interface, out given", run, memory=lent)]
+
+    return solve
+
+
+def _in_place(array: Array, dtype: str) -> Tuple[DLTensor, Array]:
+    """The description of an array's elements for C, and the memory that it points to."""
+    held = array
+    if is_packable(array):
+        codes = in_packed_form(array)
+        held = aligned(codes.shape, "uint8")
+        held[...] = codes
+    return Buffer(dtype, array.shape, compact(array.shape), held.nbytes).described(held.ctypes.data), held
 
 
 def _function(library: str, symbol: str) -> Function:

@@ -11,6 +11,7 @@ after later calls. The outcome's notes have short fixed names:
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import time
@@ -19,7 +20,7 @@ from collections import deque
 from dataclasses import replace
 from functools import partial
 from itertools import count
-from typing import Any, Deque, Dict, List, NamedTuple, Optional, Tuple, Union
+from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Tuple, Union
 
 import numpy as np
 
@@ -30,6 +31,7 @@ from xverify.oracles.python_target import find_function
 from xverify.oracles.results import as_array
 from xverify.oracles.several_threads import THREADS, Function, threads_differ
 from xverify.oracles.short_form import ShortCall, ShortForm, kernel_call
+from xverify.oracles.timing import Problem, Solve, Way
 
 OPERANDS = ("x", "scale", "zero_point", "input", "min_range", "max_range")
 """Operands in the order of the signatures. A call has those of its family."""
@@ -69,6 +71,35 @@ def load(target: str, *expected: str) -> Loaded:
         for text in expected:
             require_signature(function, "%s:%s" % (os.path.basename(source), name), expected_in(text))
     return Loaded(answerer(function), fatal=(MemoryError,))
+
+
+def load_where_it_fits(target: str, *expected: str) -> Loaded:
+    """The kernel that ``target`` names, for a sweep.
+
+    It does not support the editions whose calls its signature does not take.
+
+    Args:
+        expected: The arguments of the calls to come, by edition, see `xverify.oracles.signature.Expected`.
+
+    Raises:
+        LoadError: There is no such function, its import fails, or it can take the calls of no edition.
+    """
+    from xverify.oracles.signature import expected_in, misfits
+
+    warnings.simplefilter("ignore")
+    function = find_function(target)
+    source, _, name = target.rpartition(":")
+    shown = "%s:%s" % (os.path.basename(source), name)
+    reasons = misfits(function, shown, [expected_in(text) for text in expected])
+
+    made = answerer(function)
+
+    def answer(call: Call, path: str) -> Union[Tensor, Outcome]:
+        if call.contract in reasons:
+            raise NotImplementedError(reasons[call.contract])
+        return made(call, path)
+
+    return Loaded(answer, fatal=(MemoryError,))
 
 
 def answerer(function: Function) -> Answer:
@@ -268,6 +299,52 @@ def _overlap(array: Array, other: Array) -> bool:
         return np.may_share_memory(array, other) and np.shares_memory(array, other, max_work=MOST_WORK)
     except RuntimeError:  # NumPy gave up: MOST_WORK was not enough
         return True
+
+
+# -- the bench -------------------------------------------------------------------------------------------
+
+
+def load_bench(threads: int, target: str) -> Solve:
+    """The function on arrays that exist already, with ``out=`` if it has that parameter."""
+    warnings.simplefilter("ignore")
+    function = find_function(target)
+    takes_out = _takes_out(function)
+
+    def solve(problem: Problem) -> List[Way]:
+        case = problem.case
+        if case.packed:
+            raise NotImplementedError("a Python kernel gets one code a byte: time it with %s" % case.x_dtype)
+        operands = [array for array in (problem.x, problem.scale, problem.zero_point) if array is not None]
+        keywords: Dict[str, Any] = {} if case.axis is None else {"axis": case.axis}
+        if case.block_size:
+            keywords["block_size"] = case.block_size
+        if takes_out:
+            return [Way("out given", partial(function, *operands, out=problem.out, **keywords))]
+        run = partial(function, *operands, **keywords)
+        if hasattr(run(), "block_until_ready"):  # JAX returns before it has computed
+            return [Way("it allocates its output", lambda: run().block_until_ready(), _shaped(case), owns_output=True)]
+        return [Way("it allocates its output", run, _shaped(case), owns_output=True)]
+
+    return solve
+
+
+def _takes_out(function: Function) -> bool:
+    try:
+        return "out" in inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return False
+
+
+def _shaped(case: Any) -> Callable[[Any], Array]:
+    """Read a result, which must have the shape of x."""
+
+    def read(result: Any) -> Array:
+        array = as_array(result)
+        if array.shape != case.shape:
+            raise ValueError("its result has the shape %s; expected %s" % (array.shape, case.shape))
+        return array
+
+    return read
 
 
 # -- short scripts ---------------------------------------------------------------------------------------

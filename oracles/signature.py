@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from xverify.oracles.python_target import LoadError
 
@@ -57,6 +57,26 @@ def require_signature(function: Function, name: str, expected: Expected) -> None
     mistakes = _of_operands(parameters, expected) + _of_keywords(parameters, expected)
     if mistakes:
         raise LoadError("%s does not fit the calls of %s: %s" % (name, expected.edition, "; ".join(mistakes)))
+
+
+def misfits(function: Function, name: str, editions: Sequence[Expected]) -> Dict[str, str]:
+    """The editions whose calls a function cannot take, each with the reason.
+
+    Args:
+        name: The function as the user knows it.
+
+    Raises:
+        LoadError: It can take the calls of none. The message says what to change for the first edition.
+    """
+    reasons = {}
+    for expected in editions:
+        try:
+            require_signature(function, name, expected)
+        except LoadError as error:
+            reasons[expected.edition] = str(error)
+    if editions and len(reasons) == len(editions):
+        raise LoadError(next(iter(reasons.values())))
+    return reasons
 
 
 def _signature(function: Function) -> Optional[inspect.Signature]:

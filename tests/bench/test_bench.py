@@ -173,7 +173,7 @@ def test_the_table_says_who_was_lost_and_why(whole):
     text = console.export_text()
     assert "dies was lost: killed by SIGABRT" in text
     assert "lacks it is not shown: it has no <such> operation" in text
-    assert "other bits computes other bits than the kernel (*), on up to 3.12 % of the values" in text
+    assert "other bits computes other bits than the in-house kernel (*), on up to 3.12 % of the values" in text
     assert "The limit: as it is (96)" in text
 
 

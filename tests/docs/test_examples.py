@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -46,15 +47,15 @@ def gate(target: str, directory: Path, *options: str) -> str:
     return result.output
 
 
-def compiled_cpp(source: Path, directory: Path) -> Path:
-    """Return the shared library of a C++ source. Skip the test without a compiler."""
+def compiled_cpp(source: Path, directory: Path, name: str = "", *more: str) -> Path:
+    """Return the shared library of a C++ source, with that name. Skip the test without a compiler."""
     paths = (shutil.which(name) for name in ("c++", "g++", "clang++"))
     command = next(([path] for path in paths if path), None)
     if command is None and importlib.util.find_spec("ziglang"):
         command = [sys.executable, "-m", "ziglang", "c++"]
     if command is None:
         pytest.skip("there is no C++ compiler: pip install ziglang")
-    library = directory.resolve() / f"{source.stem}.so"
+    library = directory.resolve() / (name or f"{source.stem}.so")
     options = [
         "-std=c++17",
         "-O2",
@@ -64,6 +65,7 @@ def compiled_cpp(source: Path, directory: Path) -> Path:
         "-Wextra",
         "-Werror",
         f"-I{NATIVE}",
+        *more,
         "-o",
         str(library),
     ]
@@ -77,10 +79,17 @@ def test_the_numpy_kernel_passes(tmp_path):
     assert "refused as not implemented: output of bfloat16 or float16" in output
 
 
-def test_the_pytorch_kernel_passes(tmp_path):
+@pytest.mark.parametrize(
+    ("function", "options"),
+    [
+        ("dequantize", ()),
+        pytest.param("dequantize_compiled", ("--timeout", "60"), marks=pytest.mark.slow, id="dequantize_compiled"),
+    ],
+)
+def test_the_pytorch_kernel_passes(tmp_path, function, options):
     """It returns tensors of bfloat16, which only DLPack can read."""
     pytest.importorskip("torch", reason="pip install torch")
-    gate(f"{EXAMPLES / 'torch_kernel.py'}:dequantize", tmp_path, "--x-dtypes", "uint8", *BFLOAT16)
+    gate(f"{EXAMPLES / 'torch_kernel.py'}:{function}", tmp_path, "--x-dtypes", "uint8", *BFLOAT16, *options)
     assert cells(tmp_path) >= {("bfloat16", "bfloat16", kind) for kind in ("per_tensor", "per_axis", "blocked")}
 
 
@@ -109,6 +118,47 @@ def test_the_cpp_kernel_passes(tmp_path):
     library = compiled_cpp(EXAMPLES / "cpp_kernel.cpp", tmp_path)
     output = gate(f"{library}:dequantize", tmp_path, "--x-dtypes", "uint16", *NARROW)
     assert "refused as not implemented: output of bfloat16 or float16" in output
+
+
+def test_the_pybind_kernel_passes(tmp_path, monkeypatch):
+    pybind11 = pytest.importorskip("pybind11", reason="pip install pybind11")
+    includes = [f"-I{folder}" for folder in (pybind11.get_include(), sysconfig.get_path("include"))]
+    name = f"pybind_kernel{sysconfig.get_config_var('EXT_SUFFIX')}"
+    compiled_cpp(EXAMPLES / "pybind_kernel.cpp", tmp_path, name, *includes)
+    monkeypatch.chdir(tmp_path)
+    gate("pybind_kernel:dequantize", tmp_path, "--x-dtypes", "uint8", *NARROW, *ROWS)
+    assert cells(tmp_path) >= {("float32", "float32", kind) for kind in ("per_axis", "blocked")}
+
+
+def test_the_rust_kernel_passes(tmp_path):
+    rustc = shutil.which("rustc")
+    if rustc is None:
+        pytest.skip("there is no Rust compiler: see https://rustup.rs")
+    library = tmp_path / "rust_kernel.so"
+    source = EXAMPLES / "rust_kernel.rs"
+    options = [
+        "--edition",
+        "2021",
+        "-O",
+        "-C",
+        "panic=abort",
+        "-D",
+        "warnings",
+        "--crate-type",
+        "cdylib",
+        "-o",
+        library,
+    ]
+    result = subprocess.run([rustc, *options, source], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    gate(f"{library}:dequantize", tmp_path, "--x-dtypes", "uint16", "--granularity", "blocked", *NARROW)
+    assert cells(tmp_path) >= {("float32", "float32", "blocked")}
+
+
+def test_the_kernel_with_packed_int4_passes(tmp_path):
+    narrow = ("--x-dtypes", "int4", "--scale-dtypes", "float16", "--granularity", "blocked", "--walk-only")
+    gate(f"{EXAMPLES / 'packed_int4_kernel.py'}:dequantize", tmp_path, *narrow)
+    assert ("float16", "float16", "blocked") in cells(tmp_path)
 
 
 def test_the_workflow_calls_the_gate_with_options_that_exist():

@@ -78,3 +78,42 @@ def test_a_framework_gets_the_newest_edition_that_onnxruntime_has_and_a_kernel_t
     for kernel in (None, oracles["xverify-numpy"]):
         assert select.edition_by_default(kernel) == contracts.newest()
     assert select.edition_by_default(oracles["onnxruntime"]) == [i for i in contracts.ids() if i in theirs][-1]
+
+
+KERNEL = "def f(x, scale, zero_point=None, *, axis=1, block_size=0, out_dtype=None): ...\n"
+
+
+def test_kernels_of_the_user_stand_beside_implementations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in "ab":
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "k.py").write_text(KERNEL)
+    (tmp_path / "mine.py").write_text(KERNEL)
+    targets = ["a/k.py:f", "onnx-reference", "mine:f", "b/k.py:f", "./a/k.py:f", "a/k.py:f"]
+    chosen, _ = select.oracles_named(targets, None)
+    names = ["xverify-numpy", "k.py:f", "onnx-reference", "mine:f", "b/k.py:f"]
+    assert [oracle.name for oracle in chosen] == names
+    held = [select.held_by_default(oracle).contracts for oracle in chosen if select.is_of_user(oracle)]
+    assert held == [(contracts.newest(),)] * 3
+    (tmp_path / "lib.so").touch()
+    edition = contracts.get("onednn/DynamicDequantize-1@multiply")
+    with pytest.raises(UsageError, match=r"lib.so:f takes no calls of onednn/DynamicDequantize-1@multiply"):
+        select.oracles_named(["lib.so:f"], None, held_to=[edition])
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        (
+            "onxruntime",
+            "(did you mean onnxruntime?); see: xverify oracles; a kernel of your own is named path/file.py:",
+        ),
+        ("onxruntime:CPU", "neither an implementation (did you mean onnxruntime?) nor a kernel of yours: there is no"),
+        ("none.py:f", "neither an implementation nor a kernel of yours: there is no file none.py"),
+        ("a-b:f", "'a-b' is neither a module"),
+    ],
+)
+def test_the_message_on_what_is_neither_implementation_nor_kernel(name: str, complaint: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        select.oracles_named([name], None)
+    assert complaint in str(caught.value)

@@ -19,10 +19,12 @@ def page(bench: Json) -> str:
     template = environment.from_string(files("xverify.bench").joinpath("bench.html").read_text("utf-8"))
     plots = find_spec("matplotlib") is not None
     groups = present.groups(bench)
+    mine = [peer["name"] for peer in bench["peers"] if peer.get("is_of_user")]
     return template.render(
         bench=bench,
         # matplotlib escapes the text that it writes.
-        groups=[(group, Markup(plot.svg(group)) if plots and group.peers else None) for group in groups],
+        groups=[(group, Markup(plot.svg(group, mine)) if plots and group.peers else None) for group in groups],
         singles=present.single_calls(bench),
+        fastest=present.fastest(bench),
         install=None if plots else plot.INSTALL,
     )

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from xverify.bench.present import Group, giga, line_of, sizes
-from xverify.bench.problem import OTHERS, peers
+from xverify.bench.problem import OTHERS, USER_STYLES, peers
 
 INSTALL = "pip install 'xverify[bench]'"
+
+INK, LINE, WASH = "#1d2227", "#e3e4df", "#f3f3ef"
+"""Colours of texts and of the grid. The page replaces them by its own, which follow the reader's colour scheme."""
 
 LEAST_GAP = 0.052
 """The least distance between two labels at the ends of lines, as a fraction of the plot's height."""
 
 
-def svg(group: Group) -> str:
+def svg(group: Group, kernels: Sequence[str] = ()) -> str:
     """The plot as an element of HTML.
+
+    Its colours follow the page's custom properties --ink, --line and --wash.
+
+    Args:
+        kernels: The names of the user's kernels, in their order.
 
     Raises:
         ImportError: matplotlib is not installed.
@@ -25,15 +33,17 @@ def svg(group: Group) -> str:
     from matplotlib.figure import Figure
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
 
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": group.title, "font.family": "sans-serif"}):
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": group.title, "font.family": "sans-serif", **_INKED}):
         figure = Figure(figsize=(9.6, 4.6), layout="constrained")
         axes = figure.add_subplot()
         ends: list[tuple[float, str, str]] = []
         styles = {peer.name: peer.style for peer in peers()}
+        styles |= {name: USER_STYLES[number % len(USER_STYLES)] for number, name in enumerate(kernels)}
         for name in group.peers:
             points = [(case["elements"], giga(line_of(case, name))) for case in group.measured]
             timed = [(n, value) for n, value in points if value is not None]
             colour, marker = styles.get(name, OTHERS)
+            colour = INK if colour == "#000000" else colour
             axes.plot(*zip(*timed, strict=True), **_line(group, name, colour, marker))
             ends.append((timed[-1][1], name, colour))
         axes.set_xscale("log", base=2)
@@ -50,16 +60,28 @@ def svg(group: Group) -> str:
             axes.yaxis.set_minor_formatter(NullFormatter())
         axes.set_xlabel("elements")
         axes.set_ylabel("10⁹ elements per second")
-        axes.grid(True, which="major", color="#DDDDDD", linewidth=0.8)
-        axes.grid(True, which="minor", axis="y", color="#F1F1F1", linewidth=0.6)
+        axes.grid(True, which="major", color=LINE, linewidth=0.8)
+        axes.grid(True, which="minor", axis="y", color=WASH, linewidth=0.6)
         axes.set_axisbelow(True)
         for side in ("top", "right"):
             axes.spines[side].set_visible(False)
-        _label_ends(axes, ends, max(ticks))
+        _label_ends(axes, ends, max(ticks), kernels)
         written = io.StringIO()
         figure.savefig(written, format="svg", metadata={"Date": None, "Creator": None}, transparent=True)
     text = written.getvalue()
-    return text[text.index("<svg") :]
+    return _in_page_colours(text[text.index("<svg") :], {colour for _, _, colour in ends})
+
+
+_INKED = dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), INK)
+
+
+def _in_page_colours(text: str, colours: Iterable[str]) -> str:
+    """Replace the colours that depend on the colour scheme by custom properties of the page."""
+    for colour in colours:  # of a label: nearer to the text's colour, since letters are thinner than lines
+        text = text.replace(f"fill: {_darker(colour).lower()}", f"fill: color-mix(in srgb, {colour} 70%, var(--ink))")
+    for name, value in (("ink", INK), ("line", LINE), ("wash", WASH)):
+        text = text.replace(value, f"var(--{name})")
+    return text
 
 
 def _line(group: Group, name: str, colour: str, marker: str) -> dict[str, Any]:
@@ -81,7 +103,7 @@ def _some_minor(value: float, _: object) -> str:
     return f"{value:g}" if f"{value:e}"[0] in "25" else ""
 
 
-def _label_ends(axes: Any, ends: Sequence[tuple[float, str, str]], at: float) -> None:
+def _label_ends(axes: Any, ends: Sequence[tuple[float, str, str]], at: float, kernels: Sequence[str]) -> None:
     """Write each line's name at its end, moved up or down where names would overlap."""
     from_axes, to_axes = axes.transAxes.inverted(), axes.transData
     wanted = [float(from_axes.transform(to_axes.transform((at, value)))[1]) for value, _, _ in ends]
@@ -93,7 +115,7 @@ def _label_ends(axes: Any, ends: Sequence[tuple[float, str, str]], at: float) ->
             textcoords="axes fraction",
             color=_darker(colour),
             va="center",
-            fontweight="bold" if name.startswith("xverify") else "normal",
+            fontweight="bold" if name.startswith("xverify") or name in kernels else "normal",
             annotation_clip=False,
         )
 

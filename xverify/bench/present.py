@@ -91,6 +91,58 @@ def speed(line: Json) -> str:
     return "" if value is None else f"{value:.0f}" if value >= 99.5 else f"{value:#.3g}"
 
 
+def mark(line: Json) -> str:
+    """The mark on a speed: " wrong" for a kernel with an illegal value, "*" for other bits."""
+    return " wrong" if line.get("mistake") else "*" if line.get("other_bits") else ""
+
+
+def allocates(group: Group, peer: str) -> bool:
+    """True if each call of the peer allocates its output."""
+    lines = [line_of(case, peer) for case in group.measured]
+    return any(line is not None and line.get("allocates_output") for line in lines)
+
+
+def fastest(bench: Json) -> str:
+    """A sentence on the fastest implementation: where, and by how much.
+
+    It is "" if fewer than two were measured. It leaves out cases of one element, the limit, and implementations with other bits.
+    A kernel of the user counts if its other bits are legal.
+    """
+    won: dict[str, list[tuple[float, str, Json]]] = {}
+    for case in bench["cases"]:
+        lines = sorted((line for line in case["lines"] if _counts(line)), key=_seconds)
+        if case["elements"] > 1 and len(lines) > 1:
+            by = _seconds(lines[1]) / _seconds(lines[0])
+            won.setdefault(lines[0]["peer"], []).append((by, lines[1]["peer"], case))
+    if not won:
+        return ""
+    count = sum(map(len, won.values()))
+    name = max(won, key=lambda peer: len(won[peer]))
+    by, second, case = max(won[name], key=lambda entry: entry[0])
+    where = (
+        f"{x_in_words(case)} to {case['out_dtype']}, {case['granularity']}, {size_in_words(case['elements'])} elements"
+    )
+    if count == 1:
+        return f"{name} is the fastest: {by:.2f} times as fast as {second} ({where})."
+    least = min(entry[0] for entry in won[name])
+    factor = f"{by:.2f}" if f"{least:.2f}" == f"{by:.2f}" else f"{least:.2f} to {by:.2f}"
+    cases = f"all {count} cases" if len(won) == 1 else f"{len(won[name])} of {count} cases"
+    most = f", most for {where}" if len(won[name]) > 1 else f" ({where})"
+    others = "; ".join(f"{peer} is in {len(each)}" for peer, each in won.items() if peer != name)
+    return (
+        f"{name} is the fastest in {cases}, {factor} times as fast as the next{most}{'; ' if others else ''}{others}."
+    )
+
+
+def _counts(line: Json) -> bool:
+    is_right = not line.get("other_bits") or line.get("mistake") == ""
+    return line["role"] != "limit" and _timed(line) and is_right
+
+
+def _seconds(line: Json) -> float:
+    return float(line["seconds"]["median"])
+
+
 def microseconds(line: Json) -> str:
     value = line["seconds"]["median"] * 1e6
     return f"{value:.0f}" if value >= 99.5 else f"{value:.2f}"
@@ -139,6 +191,8 @@ def notes(group: Group) -> list[str]:
     limits: dict[str, list[str]] = {}
     others: dict[str, float] = {}
     gone: dict[str, list[str]] = {}
+    wrong: dict[str, str] = {}
+    legal: dict[str, None] = {}
     for case in group.cases:
         size = size_in_words(case["elements"])
         if case["reason"]:
@@ -146,9 +200,14 @@ def notes(group: Group) -> list[str]:
         for line in case["lines"]:
             if line["reason"] and line["peer"] not in group.absent:
                 gone.setdefault(_absence(line), []).append(size)
-            if line.get("other_bits"):
+            if line.get("mistake"):
+                share = 100 * line["other_bits"] / case["elements"]
+                wrong.setdefault(line["peer"], f"on up to {share:.3g} % of the values: {line['mistake']}")
+            elif line.get("other_bits"):
                 share = 100 * line["other_bits"] / case["elements"]
                 others[line["peer"]] = max(share, others.get(line["peer"], 0.0))
+                if line.get("mistake") == "":
+                    legal[line["peer"]] = None
             if line["role"] == "limit" and _timed(line):
                 limits.setdefault(line["way"], []).append(size)
     winners = "; ".join(f"{way} ({', '.join(where)})" for way, where in limits.items())
@@ -156,8 +215,10 @@ def notes(group: Group) -> list[str]:
         *([f"The limit: {winners}."] if winners else []),
         *_memory(group),
         *_unsteady(group),
+        *(f"{name} is wrong {sentence}." for name, sentence in wrong.items()),
         *(
-            f"{name} computes other bits than the kernel (*), on up to {share:.3g} % of the values."
+            f"{name} computes other bits than the in-house kernel (*), on up to {share:.3g} % of the values"
+            f"{', and each that was checked is legal' if name in legal else ''}."
             for name, share in others.items()
         ),
         *(
@@ -227,4 +288,4 @@ def peer_in_words(peer: Json) -> str:
     """The version of a peer, or why it was not measured."""
     if peer["reason"]:
         return str(peer["reason"])
-    return f"{peer['distribution']} {peer['version']}" if peer["distribution"] else ""
+    return f"{peer['distribution']} {peer['version']}".strip()

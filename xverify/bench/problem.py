@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +29,7 @@ class Peer:
     """The module that defines `load`."""
 
     role: str = "peer"
-    """kernel (in-house), peer, or limit. The limit moves a case's bytes and computes nothing."""
+    """kernel (in-house or the user's), peer, or limit. The limit moves a case's bytes and computes nothing."""
 
     distribution: str = ""
     """The distribution whose version is printed. The peer is skipped if it is named but not installed."""
@@ -45,6 +46,10 @@ class Peer:
     """Further arguments of `load`."""
     style: tuple[str, str] = OTHERS
     """Colour and marker in plots."""
+    version: str = ""
+    """The version of a peer that is no distribution."""
+    is_of_user: bool = False
+    """True for a kernel of the user. Its values are compared with the legal set."""
 
 
 NAIVE = Peer("numpy", "xverify.bench.peers.naive", distribution="numpy", style=("#7F7F7F", "X"))
@@ -61,6 +66,32 @@ def peers() -> tuple[Peer, ...]:
     """Everything that can be timed: in-house kernels, oracles, plain NumPy, and the limit."""
     timed = [_peer(oracle) for oracle in all_oracles().values() if oracle.timing is not None]
     return (*sorted(timed, key=lambda peer: peer.role != "kernel"), NAIVE, LIMIT)
+
+
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "RAYON_NUM_THREADS")
+"""Environment variables by which common runtimes read the number of threads."""
+
+USER_STYLES = (("#9C27B0", "D"), ("#7A8B00", "s"), ("#C2185B", "v"), ("#00838F", "P"))
+"""Colours and markers of the user's kernels, in their order."""
+
+
+def user_peers(kernels: Sequence[Oracle]) -> tuple[Peer, ...]:
+    """The user's kernels as lines of the bench, beside the in-house ones."""
+    return tuple(
+        Peer(
+            kernel.name,
+            kernel.module,
+            "kernel",
+            environment=tuple((name, "{threads}") for name in THREADS),
+            search_path=kernel.search_path,
+            load="load_bench",
+            arguments=kernel.arguments,
+            style=USER_STYLES[number % len(USER_STYLES)],
+            version=kernel.version,
+            is_of_user=True,
+        )
+        for number, kernel in enumerate(kernels)
+    )
 
 
 def _peer(oracle: Oracle) -> Peer:

@@ -61,7 +61,7 @@ class PeerProcess:
     def __init__(self, peer: Peer, threads: int, directory: Path, limits: Limits) -> None:
         self.peer, self.limits = peer, limits
         self._threads = threads
-        self._log = directory / f"{peer.name}.log"
+        self._log = directory / f"{peer.name.replace('/', '_')}.log"
         self._group = execnet.Group()
         self._gateway: Any = None
         self._channel: Any = None
@@ -84,6 +84,7 @@ class PeerProcess:
             "arguments": list(self.peer.arguments),
             "threads": self._threads,
             "checks": self.peer.role != "limit",
+            "judged": self.peer.is_of_user,
             "log": str(self._log),
         }
         try:

@@ -27,6 +27,10 @@ class Timed:
     """The number of values whose bits differ from the in-house kernel's; None for the limit."""
     seconds: dict[int, float] = field(default_factory=dict)
     """Seconds of a call, by round."""
+    allocates: bool = False
+    """True if each call allocates its output."""
+    mistake: str | None = None
+    """A sentence on a value that is not legal, of a kernel of the user; "" if all are; None if nobody judged."""
 
     @property
     def median(self) -> float:
@@ -139,6 +143,8 @@ def _line(line: Line, case: Case, peer: Line | None, limit: Line | None) -> dict
         "medians_to_limit": ratio_of_medians(line, limit),
         "peak_bytes": best.peak_bytes,
         "other_bits": best.other_bits,
+        "allocates_output": best.allocates,
+        "mistake": best.mistake,
         "other_ways": {way.way: way.median for way in line.ways if way is not best and way.seconds},
     }
 

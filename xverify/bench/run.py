@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from xverify.bench.cases import Case
-from xverify.bench.data import written
+from xverify.bench.data import Value, written
+from xverify.bench.judge import mistake
 from xverify.bench.memory import available
 from xverify.bench.problem import Peer, peers
 from xverify.bench.processes import Limits, LostError, PeerProcess, RefusedError
@@ -163,6 +164,7 @@ class _Fleet:
                 "distribution": peer.distribution,
                 "environment": {k: v.format(threads=self._options.threads) for k, v in peer.environment},
                 "reason": self._absent.get(peer.name, self._ended.get(peer.name, "")),
+                "is_of_user": peer.is_of_user,
                 "lost": self._deaths.get(peer.name, 0),
             }
             for peer in self._options.peers
@@ -202,7 +204,7 @@ class _Fleet:
             limit = self._options.limits.prepare
             ways = self._request(running, name, limit, "prepare", asdict(case), str(folder))
             if ways is not None:
-                running[name].ways = [Timed(way["name"], way["peak_bytes"], way["other_bits"]) for way in ways]
+                running[name].ways = [_timed(case, way, running[name].peer.is_of_user) for way in ways]
 
     def _request(self, running: dict[str, Line], name: str, seconds: float, request: str, *arguments: Any) -> Any:
         """Send a request to a peer and return its answer, or None if it failed and leaves this case."""
@@ -244,10 +246,16 @@ class _Fleet:
         self._processes.clear()
 
 
+def _timed(case: Case, way: dict[str, Any], is_of_user: bool) -> Timed:
+    """A way that a peer has prepared, judged by the text if it is a kernel of the user."""
+    wrong = mistake(case, [Value(**value) for value in way["others"]]) if is_of_user else None
+    return Timed(way["name"], way["peak_bytes"], way["other_bits"], allocates=way["allocates"], mistake=wrong)
+
+
 def _version(peer: Peer) -> str | None:
-    """The version of a peer's distribution; None if it is not installed."""
+    """The version of a peer, or of its distribution; None if that is not installed."""
     if not peer.distribution:
-        return ""
+        return peer.version
     try:
         return importlib.metadata.version(peer.distribution)
     except importlib.metadata.PackageNotFoundError:

@@ -52,6 +52,8 @@ def print_bench(bench: Json, console: Console) -> None:
         if peer["reason"]:
             console.print(f"{escape(peer['name'])}: {escape(peer['reason'])}", style="yellow")
     console.print(LEGEND, style="dim")
+    if sentence := present.fastest(bench):
+        console.print(escape(sentence))
 
 
 def _print_group(group: Group, console: Console) -> None:
@@ -62,7 +64,9 @@ def _print_group(group: Group, console: Console) -> None:
     for name in group.peers:
         lines = [present.line_of(case, name) for case in group.measured]
         role = next(line["role"] for line in lines if line is not None)
-        table.add_row(f"[bold]{escape(name)}[/]" if role == "kernel" else escape(name), *map(_cell, lines))
+        label = f"[bold]{escape(name)}[/]" if role == "kernel" else escape(name)
+        label += "\n[dim]allocates its output[/]" if present.allocates(group, name) else ""
+        table.add_row(label, *map(_cell, lines))
     console.print(table if group.peers else escape(group.title), style=None if group.peers else "bold")
     for sentence in present.notes(group):
         console.print(f"  {escape(sentence)}", style="dim")
@@ -72,7 +76,8 @@ def _print_group(group: Group, console: Console) -> None:
 def _cell(line: Json | None) -> str:
     if line is None or "seconds" not in line:
         return "-"
-    star = "*" if line["other_bits"] else ""
+    mark = present.mark(line)
+    star = f"[red]{mark}[/]" if mark else ""
     if line["role"] == "limit":
         return present.speed(line)
     return f"{present.speed(line)}{star}\n[dim]{present.ratio(line)} {present.part(line).replace(' ', '')}[/]"

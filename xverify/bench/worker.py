@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from importlib import import_module
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 from xverify.bench.cases import Case
-from xverify.bench.data import other_bits, read
+from xverify.bench.data import Value, other_bits, read, some_others
 from xverify.bench.memory import as_after_long_use, peak_beyond
 from xverify.bench.problem import Problem, Solve, Way
 from xverify.bench.timing import LONG_SECONDS, seconds_per_call
@@ -37,6 +37,10 @@ class Prepared:
     """Bytes of memory that a call takes; None where the platform does not report it."""
     other_bits: int | None
     """The number of values whose bits differ from the in-house kernel's; None for the limit."""
+    allocates: bool = False
+    """True if each call allocates its output."""
+    others: list[Value] = field(default_factory=list)
+    """Some of the values with other bits, of a kernel that is judged."""
 
 
 def serve(channel: Any, settings: dict[str, Any]) -> None:
@@ -56,7 +60,7 @@ def serve(channel: Any, settings: dict[str, Any]) -> None:
     except Exception as error:
         channel.send(("refused", _sentence(error)))
         return
-    desk = _Desk(solve, settings["checks"])
+    desk = _Desk(solve, settings["checks"], settings["judged"])
     requests: dict[str, Callable[..., Any]] = {"prepare": desk.prepare, "time": desk.time}
     channel.send(("done", None))
     for request, arguments in channel:
@@ -69,8 +73,8 @@ def serve(channel: Any, settings: dict[str, Any]) -> None:
 class _Desk:
     """The current case and its ways."""
 
-    def __init__(self, solve: Solve, checks: bool) -> None:
-        self._solve, self._checks = solve, checks
+    def __init__(self, solve: Solve, checks: bool, judged: bool = False) -> None:
+        self._solve, self._checks, self._judged = solve, checks, judged
         self._ways: list[Way] = []
         self._problem: Problem | None = None  # its memory lives as long as the ways that point to it
 
@@ -102,9 +106,12 @@ class _Desk:
         """Try a way. Return what the trial showed, and roughly the seconds of a call."""
         case = problem.case
         returned = way.run()
-        others = None
+        others, values = None, []
         if self._checks:
-            others = other_bits(case, folder, problem.out if way.read is None else way.read(returned))
+            got = problem.out if way.read is None else way.read(returned)
+            others = other_bits(case, folder, got)
+            values = some_others(case, folder, problem, got) if others and self._judged else []
+            del got
         del returned
         # Compiled code, threads and pools exist by now.
         start = perf_counter()
@@ -114,7 +121,7 @@ class _Desk:
             peak = max(0, peak - case.bytes_written)
         if took < LONG_SECONDS:
             took = seconds_per_call(way.run, TRIAL_SECONDS)
-        return Prepared(way.name, peak, others), took
+        return Prepared(way.name, peak, others, way.owns_output, values), took
 
     def time(self, seconds: float) -> dict[str, float]:
         """Seconds of one call in each way, with this number of seconds shared by all ways."""

@@ -18,6 +18,13 @@ SIZES = "1000,64Ki,1Mi,16Mi,64Mi"
 
 @click.command()
 @click.option(
+    "--kernel",
+    "targets",
+    multiple=True,
+    metavar="TARGET",
+    help="Kernel of yours to time as well, by a TARGET as for the gate. Repeatable.  [default: none]",
+)
+@click.option(
     "--dtypes",
     default=DTYPES,
     show_default=True,
@@ -45,6 +52,7 @@ SIZES = "1000,64Ki,1Mi,16Mi,64Mi"
 )
 @clear
 def bench(
+    targets: tuple[str, ...],
     dtypes: str,
     granularity: str,
     sizes: str,
@@ -54,7 +62,7 @@ def bench(
     json_file: Path | None,
     html_file: Path | None,
 ) -> int:
-    """Time the in-house kernels and the installed implementations.
+    """Time the in-house kernels, the installed implementations, and kernels of yours.
 
     They are compared with each other and with the limit that the memory sets. Each runs in its own process, in turns.
     Figures are medians. Ctrl-C prints what was measured so far.
@@ -65,6 +73,7 @@ def bench(
     from xverify.bench import cases as listed
     from xverify.bench.machine import usable_cores
     from xverify.bench.plot import INSTALL
+    from xverify.bench.problem import peers, user_peers
     from xverify.bench.result import save
     from xverify.bench.run import Options
     from xverify.bench.run import bench as run_bench
@@ -76,11 +85,12 @@ def bench(
         chosen = listed.cases_of(pairs, kinds, listed.sizes_of(sizes))
     except ValueError as error:
         raise UsageError(str(error)) from None
+    mine = user_peers(select.user_kernels(targets))
     for path in (json_file, html_file):
         if path is not None:
             select.writable_file(path)
     command = shlex.join(["xverify", *sys.argv[1:]])
-    options = Options(chosen, threads or usable_cores(), select.seconds(budget), seed, command)
+    options = Options(chosen, threads or usable_cores(), select.seconds(budget), seed, command, (*mine, *peers()))
     console = console_of_output()
     progress = TableProgress(console)
     try:

@@ -44,8 +44,9 @@ LEAST_SECONDS = 1.0
     "--oracle",
     "names",
     multiple=True,
-    metavar="NAME",
-    help="Implementation to run: NAME[:OPTION][==VERSION | @PYTHON]. Repeatable.  [default: all installed]",
+    metavar="NAME|TARGET",
+    help="Implementation to run: NAME[:OPTION][==VERSION | @PYTHON]; or a kernel of yours, by a TARGET as for the gate. "
+    "Repeatable.  [default: all installed]",
 )
 @click.option(
     "--newest",
@@ -152,6 +153,7 @@ def sweep(
     from xverify.engine.events import SweepStarted
     from xverify.engine.options import Options
     from xverify.engine.sweep import new_run_id, run_directory
+    from xverify.gate.signature import where_it_fits
     from xverify.history.questions import strips_of
     from xverify.history.store import History
     from xverify.oracles.releases import remark_on_age
@@ -163,17 +165,26 @@ def sweep(
     failing, varied = _verdicts(fail_on), varying.dimensions(vary)
     part = None if shard is None else shard_named(shard)
     if newest and names:
+        first = next((name for name in names if not select.is_target(name)), "NAME")
         raise UsageError(
-            f"--newest runs every implementation; for one, write --oracle {re.split('==|@|:', names[0])[0]}==newest"
+            f"--newest runs every implementation; for one, write --oracle {re.split('==|@|:', first)[0]}==newest"
         )
     limit = select.seconds(budget, 0.0 if cases else LEAST_SECONDS)
     seconds = divided.timeout_of_shard(shard_timeout, limit, cases)
     division = divided.division(shard, divided.count_named(processes), on, needs, seconds)
     if shard_timeout is not None and division is None:
         raise UsageError("--shard-timeout limits a shard of -n or --on: add one of them")
-    contracts, unread = select.contracts_named(patterns)
+    are_all_of_user = bool(names) and all(map(select.is_target, names))
+    contracts, unread = select.contracts_named(patterns or [select.edition_by_default()] * are_all_of_user)
     oracles, left_out = select.oracles_named(names, kernel, say, contracts, newest)
-    oracles = oracles if patterns else tuple(map(select.without_other_releases, oracles))
+    oracles = oracles if patterns else tuple(map(select.held_by_default, oracles))
+    if not patterns:
+        left_out += tuple(
+            f"{oracle.name} is held to {oracle.contracts[0]} only: name other editions with --contract"
+            for oracle in oracles
+            if select.is_of_user(oracle)
+        )
+    oracles = tuple(where_it_fits(oracle, contracts) for oracle in oracles)
     ages = [remark_on_age(oracle, select.version_of(oracle), date.today()) for oracle in oracles]
     left_out += tuple(filter(None, ages))
     more, not_varied = varying.variants(oracles, varied)
@@ -183,7 +194,7 @@ def sweep(
             select.writable_file(path)
     if history_file is not None:
         History(history_file, create=True).close()  # a damaged file is refused before the run
-    run_versions = resume.versions_to_resume((*oracles, *more), (*patterns, kernel or ""))
+    run_versions = resume.versions_to_resume((*oracles, *more), (*patterns, *names, kernel or ""))
     held = context.find_object(resume.HeldRun)  # of "xverify resume"
     if held is None:
         command = shlex.join(["xverify", *sys.argv[1:]])

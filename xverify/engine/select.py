@@ -5,8 +5,10 @@ Each error is one sentence.
 
 from __future__ import annotations
 
+import importlib.machinery
 import os
 import re
+import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import date, timedelta
@@ -25,7 +27,7 @@ from xverify.environments import naming, other_versions
 from xverify.environments.cache import EnvironmentFailedError
 from xverify.environments.installers import Say, unsaid
 from xverify.oracles import all_oracles, answers, installed_version, with_option
-from xverify.oracles.plugin import PATHS, TargetError, distinguished, plugin
+from xverify.oracles.plugin import PATHS, USERS, TargetError, distinguished, plugin
 from xverify.oracles.protocol import Oracle
 
 if TYPE_CHECKING:
@@ -114,7 +116,7 @@ def oracles_named(
     """Resolve the implementations of a sweep.
 
     Args:
-        names: Names of implementations; all installed ones if there are none.
+        names: Names of implementations, and TARGETs of a user's kernels; all installed implementations if there are none.
         kernel: The kernel under test.
         say: Called with a sentence when something takes long.
         held_to: The editions of the sweep.
@@ -131,6 +133,12 @@ def oracles_named(
     oracles = all_oracles()
     chosen, sentences, idle = [kernel_named(kernel or KERNEL)], [], []
     for name in names or by_default(oracles.values(), instruction_sets()):
+        if names and is_target(name):
+            mine = _user_kernel(name, chosen)
+            if mine is not None:
+                idle += _takes_none(mine, held_to)
+                chosen.append(mine)
+            continue
         wants_newest = newest and not oracles[name].in_house
         if not wants_newest and not names and installed_version(oracle := oracles[name]) is None:
             sentences.append(
@@ -138,7 +146,7 @@ def oracles_named(
             )
             continue
         try:
-            oracle, reasons = _resolved(f"{name}=={naming.NEWEST}" if wants_newest else name, say)
+            oracle, reasons = _resolved(f"{name}=={naming.NEWEST}" if wants_newest else name, say, TARGET_TOO)
         except EnvironmentFailedError as error:
             here = installed_version(oracles[name]) if wants_newest else None
             if here is None:
@@ -151,13 +159,13 @@ def oracles_named(
                 raise UsageError(
                     f"two files give the name {oracle.name}: give one of them another file name, with a link"
                 )
-            if held_to and not any(answers(oracle, contract.asked_as) for contract in held_to):
+            takes_none = _takes_none(replace(oracle, name=name), held_to)
+            if names:
+                idle += takes_none
+            elif takes_none and not any(map(contracts.matching, oracle.contracts)):
                 listed = ", ".join(map(repr, oracle.contracts)) or "nothing"
-                if names:
-                    idle.append(f"{name} takes no calls of {_in_words(held_to)}; it takes {listed}")
-                elif not any(map(contracts.matching, oracle.contracts)):
-                    sentences.append(f"{name} is left out: no edition matches its contracts {listed}")
-                    continue
+                sentences.append(f"{name} is left out: no edition matches its contracts {listed}")
+                continue
             chosen.append(oracle)
             sentences.extend(other_versions.not_judged(oracle, reasons, {contract.id for contract in held_to}))
     if names and idle and len(idle) == len(chosen) - 1:
@@ -166,6 +174,75 @@ def oracles_named(
     if sentences and names and len(chosen) == 1:
         raise EnvironmentFailedError("; ".join(sentences))
     return tuple(chosen), tuple(sentences)
+
+
+def _takes_none(oracle: Oracle, held_to: Sequence[Contract]) -> list[str]:
+    """A sentence if the implementation takes calls of no edition of the sweep."""
+    if not held_to or any(answers(oracle, contract.asked_as) for contract in held_to):
+        return []
+    listed = ", ".join(map(repr, oracle.contracts)) or "nothing"
+    return [f"{oracle.name} takes no calls of {_in_words(held_to)}; it takes {listed}"]
+
+
+TARGET_TOO = "; a kernel of your own is named path/file.py:function, package.module:function or path/library.so:symbol"
+"""The end of the message on an unknown implementation, where the option also takes the TARGET of a kernel."""
+
+
+def _user_kernel(target: str, chosen: Sequence[Oracle]) -> Oracle | None:
+    """A kernel of the user for a sweep; None if it was named before.
+
+    Args:
+        chosen: The implementations that were named before. A kernel with the name of one of them gets its folders too.
+
+    Raises:
+        UsageError: The target names neither an implementation nor a kernel.
+    """
+    oracle = user_kernel(target)
+    for other in chosen:
+        if other.arguments == oracle.arguments and other.module == oracle.module:
+            return None
+        oracle = distinguished(oracle, other)
+    return oracle
+
+
+def user_kernel(target: str) -> Oracle:
+    """A kernel of the user by its TARGET, where an option takes names of implementations too.
+
+    Raises:
+        UsageError: The target names neither an implementation nor a kernel.
+    """
+    oracles = all_oracles()
+    first = re.split("[:=@]", target, maxsplit=1)[0]
+    try:
+        oracle = plugin(target)
+    except TargetError as error:
+        raise UsageError(_neither(target, str(error), first, oracles)) from None
+    module = target.rpartition(":")[0].partition(".")[0]
+    if oracle.search_path and importlib.machinery.PathFinder.find_spec(module, [os.getcwd(), *sys.path]) is None:
+        raise UsageError(_neither(target, f"there is no module {module!r}", first, oracles))
+    return oracle
+
+
+def user_kernels(targets: Iterable[str]) -> tuple[Oracle, ...]:
+    """Kernels of the user by their TARGETs, each once, with different names.
+
+    Raises:
+        UsageError: A target names no kernel of the user.
+    """
+    kernels: list[Oracle] = []
+    for target in targets:
+        if target.partition(":")[0] in all_oracles():
+            raise UsageError(f"{target} is no kernel of yours: implementations of xverify need no option")
+        kernel = _user_kernel(target, kernels)
+        kernels += [kernel] if kernel is not None else []
+    return tuple(kernels)
+
+
+def _neither(target: str, reason: str, first: str, oracles: Iterable[str]) -> str:
+    return (
+        f"{target!r} names neither an implementation{nearest(first, oracles)} nor a kernel of yours: {reason}; "
+        "see: xverify oracles"
+    )
 
 
 def by_default(oracles: Iterable[Oracle], instructions: Collection[str]) -> list[str]:
@@ -323,7 +400,7 @@ def oracle_named(name: str, say: Say = unsaid) -> Oracle:
     return _resolved(name, say)[0]
 
 
-def _resolved(text: str, say: Say) -> other_versions.Moved:
+def _resolved(text: str, say: Say, more: str = "") -> other_versions.Moved:
     oracles = all_oracles()
     try:
         named = naming.parse(text)
@@ -331,7 +408,7 @@ def _resolved(text: str, say: Say) -> other_versions.Moved:
         raise UsageError(str(error)) from None
     if named.name not in oracles:
         raise UsageError(
-            f"no implementation is called {named.name!r}{nearest(named.name, oracles)}; see: xverify oracles"
+            f"no implementation is called {named.name!r}{nearest(named.name, oracles)}; see: xverify oracles{more}"
         )
     oracle = oracles[named.name]
     if named.option:
@@ -365,6 +442,21 @@ def without_other_releases(oracle: Oracle) -> Oracle:
         return oracle
     kept = (identity for identity in contracts.ids() if answers(oracle, identity) and identity not in others)
     return replace(oracle, contracts=tuple(kept))
+
+
+def held_by_default(oracle: Oracle) -> Oracle:
+    """The implementation with the editions that it answers in a sweep that names none.
+
+    A kernel of the user claims no document. As in the gate, it is held to ONNX's newest edition.
+    """
+    if is_of_user(oracle):
+        return replace(oracle, contracts=(contracts.newest(),))
+    return without_other_releases(oracle)
+
+
+def is_of_user(oracle: Oracle) -> bool:
+    """True for a kernel that the user named by a TARGET."""
+    return oracle.role == USERS.role and not oracle.distribution
 
 
 def _is_judged_by(oracle: Oracle, identity: str) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 from xverify import contracts as editions
 from xverify.contracts.model import Contract, Domain
 from xverify.core.errors import DocumentError
+from xverify.oracles import answers
 from xverify.oracles.plugin import USERS
 from xverify.oracles.protocol import Oracle
 from xverify.oracles.python_target import LoadError
@@ -34,6 +35,18 @@ def with_signature(kernel: Oracle, held_to: Sequence[Contract]) -> Oracle:
     if not in_this_process and (kernel.module != USERS.module or len(kernel.arguments) != 1):
         return kernel
     return replace(kernel, arguments=(*target, *(expected(contract).text() for contract in held_to)))
+
+
+def where_it_fits(kernel: Oracle, swept: Sequence[Contract]) -> Oracle:
+    """The kernel for a sweep. It supports only the editions whose calls its signature takes.
+
+    Args:
+        swept: The editions of the sweep. Those that the kernel does not answer do not count.
+    """
+    if kernel.module != USERS.module:
+        return kernel
+    checked = with_signature(kernel, [contract for contract in swept if answers(kernel, contract.asked_as)])
+    return replace(checked, load="load_where_it_fits")
 
 
 def misfit(function: Callable[..., Any], name: str, kernel: Oracle) -> str | None:
