@@ -43,6 +43,8 @@ class Operand:
     """The extents, None for each unknown one; None if the rank is unknown."""
     constant: Constant | None = None
     """The constant, if the operand is an initializer or the output of a Constant node."""
+    symbols: tuple[str, ...] = ()
+    """The name of each extent, "" for one without a name. Extents of one name are equal. Empty if there are no names."""
 
 
 @dataclass(frozen=True, eq=False)

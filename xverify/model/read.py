@@ -12,7 +12,7 @@ import mmap
 from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,8 @@ _TAG = "xverify.function"
 _GATHERED = 1 << 20
 """Elements of fewer than 8 bits that are read at a time."""
 
-_ONNX_DOMAINS = ("", "ai.onnx", "ai.onnx.ml")
+ONNX_DOMAINS = ("", "ai.onnx.ml")
+"""The domains whose operators the installed onnx knows all."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +51,7 @@ class StoredConstant:
     @property
     def nbytes(self) -> int:
         """The number of bytes in the file."""
-        return _bytes_of(self.dtype, self.shape)
+        return bytes_of(self.dtype, self.shape)
 
     def part(self, index: tuple[slice, ...]) -> Tensor:
         """Read the codes of a part, see `Constant.part`."""
@@ -102,6 +103,30 @@ class Scope:
     """The graph, as an onnx.GraphProto."""
     values: Mapping[str, Operand]
     """The values of the graph and of the graphs around it by name, as far as their types are known."""
+
+    @cached_property
+    def nodes(self) -> tuple[Any, ...]:
+        """The nodes of the graph, as onnx.NodeProto."""
+        return tuple(self.graph.node)
+
+    @cached_property
+    def maker(self) -> Mapping[str, int]:
+        """The index of the node that makes a value, by the value's name."""
+        return {name: index for index, node in enumerate(self.nodes) for name in node.output if name}
+
+    @cached_property
+    def users(self) -> Mapping[str, Sequence[int]]:
+        """The indices of the nodes that use a value, also in their subgraphs, by the value's name."""
+        users: dict[str, list[int]] = {}
+        for index, node in enumerate(self.nodes):
+            for name in dict.fromkeys((*node.input, *_captured(node))):
+                users.setdefault(name, []).append(index)
+        return users
+
+    @cached_property
+    def others(self) -> Mapping[str, Any]:
+        """The initializers of dtypes that no `Tensor` has, as onnx.TensorProto by name."""
+        return {tensor.name: tensor for tensor in self.graph.initializer if self.value(tensor.name).constant is None}
 
     def value(self, name: str) -> Operand:
         """A value. Its dtype is "" if nothing is known about it."""
@@ -158,7 +183,7 @@ def read_model(path: Path) -> Model:
         raise _damaged(path, str(error)) from None
     if not proto.opset_import:
         raise _damaged(path, "it names no version of its operators")
-    opsets = {_domain(entry.domain): entry.version for entry in proto.opset_import}
+    opsets = {domain_of(entry.domain): entry.version for entry in proto.opset_import}
     _check_versions(path, proto)
     files = _check_external(path, proto)
     has_functions = bool(proto.functions)
@@ -169,7 +194,7 @@ def read_model(path: Path) -> Model:
     nodes: list[Node] = []
     _walk(_Walk(path, opsets, scopes, nodes), proto.graph, (), {}, "")
     for function in proto.functions:  # those of another opset than the model's, which onnx does not inline
-        own = {_domain(entry.domain): entry.version for entry in function.opset_import}
+        own = {domain_of(entry.domain): entry.version for entry in function.opset_import}
         _walk(_Walk(path, own, scopes, nodes), _as_graph(function), (f"function {function.name}",), {}, function.name)
     values, initialized = scopes[()].values, {tensor.name for tensor in proto.graph.initializer}
     inputs = tuple(values[value.name] for value in proto.graph.input if value.name not in initialized)
@@ -181,7 +206,8 @@ def _damaged(path: Path, reason: str) -> DamagedFileError:
     return DamagedFileError(f"{path} is no valid ONNX model: {reason}; export the model again")
 
 
-def _domain(domain: str) -> str:
+def domain_of(domain: str) -> str:
+    """The domain of an operator, "" for ONNX's own one."""
     return "" if domain == "ai.onnx" else domain
 
 
@@ -290,19 +316,19 @@ def _check_versions(path: Path, proto: Any) -> None:
             f"{path} has version {proto.ir_version} of the model format, and onnx {onnx.__version__} knows versions to "
             f"{onnx.IR_VERSION}; install a newer onnx"
         )
-    functions = {(_domain(function.domain), function.name) for function in proto.functions}
+    functions = {(domain_of(function.domain), function.name) for function in proto.functions}
     newest = {domain: newest for domain, (_, newest) in onnx.defs.C.schema_version_map().items()}
     for holder in (proto, *proto.functions):
-        opsets = {_domain(entry.domain): entry.version for entry in holder.opset_import}
-        for domain in _ONNX_DOMAINS:
-            if opsets.get(domain, 0) > newest[domain if domain != "ai.onnx" else ""]:
+        opsets = {domain_of(entry.domain): entry.version for entry in holder.opset_import}
+        for domain in ONNX_DOMAINS:
+            if opsets.get(domain, 0) > newest[domain]:
                 raise UsageError(
                     f"{path} needs opset {opsets[domain]} of {domain or 'ai.onnx'}, and onnx {onnx.__version__} knows "
                     f"opsets to {newest[domain]}; install a newer onnx"
                 )
         for node in _all_nodes(holder.graph.node if holder is proto else holder.node):
-            domain = _domain(node.domain)
-            if domain not in _ONNX_DOMAINS or (domain, node.op_type) in functions:
+            domain = domain_of(node.domain)
+            if domain not in ONNX_DOMAINS or (domain, node.op_type) in functions:
                 continue
             if domain not in opsets:
                 raise _damaged(path, f"it has a {node.op_type} node, and names no version of {domain or 'ai.onnx'}")
@@ -328,7 +354,7 @@ def _title(node: Any) -> str:
     return str(node.name or next(iter(node.output), "without a name"))
 
 
-def _subgraphs(node: Any) -> Iterator[tuple[str, Any]]:
+def subgraphs(node: Any) -> Iterator[tuple[str, Any]]:
     """The graphs among a node's attributes, by the attribute's name."""
     for attribute in node.attribute:
         if attribute.HasField("g"):
@@ -337,11 +363,20 @@ def _subgraphs(node: Any) -> Iterator[tuple[str, Any]]:
             yield f"{attribute.name}[{number}]", graph
 
 
+def _captured(node: Any) -> Iterator[str]:
+    """The names that the subgraphs of a node use."""
+    for _, graph in subgraphs(node):
+        for inner in graph.node:
+            yield from inner.input
+            yield from _captured(inner)
+        yield from (output.name for output in graph.output)
+
+
 def _all_nodes(nodes: Sequence[Any]) -> Iterator[Any]:
     """The nodes, and those of their subgraphs."""
     for node in nodes:
         yield node
-        for _, graph in _subgraphs(node):
+        for _, graph in subgraphs(node):
             yield from _all_nodes(graph.node)
 
 
@@ -356,7 +391,7 @@ def _node_tensors(nodes: Sequence[Any]) -> Iterator[Any]:
         for attribute in node.attribute:
             if attribute.HasField("t"):
                 yield attribute.t
-        for _, graph in _subgraphs(node):
+        for _, graph in subgraphs(node):
             yield from _all_tensors(graph)
 
 
@@ -376,12 +411,16 @@ def _check_external(path: Path, proto: Any) -> tuple[str, ...]:
             continue
         stored = _stored(path, tensor)
         if stored.file.name != path.name or not stored.file.samefile(path):
-            files[dict((entry.key, entry.value) for entry in tensor.external_data)["location"]] = None
+            files[_entries(tensor)["location"]] = None
         if dtype in BITS and stored.nbytes < LARGE:
             tensor.raw_data = _raw(stored)
             tensor.ClearField("external_data")
             tensor.ClearField("data_location")
     return tuple(files)
+
+
+def _entries(tensor: Any) -> dict[str, str]:
+    return {entry.key: entry.value for entry in tensor.external_data}
 
 
 def _stored(path: Path, tensor: Any) -> StoredConstant:
@@ -390,13 +429,15 @@ def _stored(path: Path, tensor: Any) -> StoredConstant:
     Raises:
         DamagedFileError: The data is missing, too short or outside of the model's folder.
     """
-    where = {entry.key: entry.value for entry in tensor.external_data}
+    where = _entries(tensor)
     what = f"{path}: the external data of {tensor.name or 'a constant'}"
     location = where.get("location", "")
     folder = path.parent.resolve()
     file = (folder / location).resolve()
     if not location or Path(location).is_absolute() or not file.is_relative_to(folder):
-        raise DamagedFileError(f"{what} has the path {location!r}, which is not inside the model's folder; move it there")
+        raise DamagedFileError(
+            f"{what} has the path {location!r}, which is not inside the model's folder; move it there"
+        )
     if not file.is_file():
         raise DamagedFileError(f"{what} is not there: {file} is no file; put it beside the model")
     try:
@@ -409,7 +450,9 @@ def _stored(path: Path, tensor: Any) -> StoredConstant:
     if constant.dtype not in BITS:  # text and complex numbers, which no DequantizeLinear has
         return constant
     if length not in (-1, constant.nbytes):
-        raise DamagedFileError(f"{what} has {length} bytes, and its type and shape need {constant.nbytes}; export it again")
+        raise DamagedFileError(
+            f"{what} has {length} bytes, and its type and shape need {constant.nbytes}; export it again"
+        )
     if file.stat().st_size < offset + constant.nbytes:
         raise DamagedFileError(
             f"{what} ends at byte {offset + constant.nbytes} of {file}, which has {file.stat().st_size} bytes; copy the "
@@ -483,9 +526,9 @@ def _walk(walk: _Walk, graph: Any, way: tuple[str, ...], outer: Mapping[str, Ope
             if entry.key == _TAG:
                 inside = entry.value
                 node.metadata_props.remove(entry)
-        if node.op_type == "DequantizeLinear" and _domain(node.domain) in ("", "com.microsoft"):
+        if node.op_type == "DequantizeLinear" and domain_of(node.domain) in ("", "com.microsoft"):
             walk.nodes.append(_node(walk, scope, node, way, inside))
-        for name, inner in _subgraphs(node):
+        for name, inner in subgraphs(node):
             _walk(walk, inner, (*way, f"{_title(node)}.{name}"), scope.values, inside)
 
 
@@ -512,14 +555,15 @@ def _operand(info: Any) -> Operand:
     if not tensor.HasField("shape"):
         return Operand(info.name, dtype, None)
     extents = [d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else None for d in tensor.shape.dim]
-    return Operand(info.name, dtype, tuple(extents))
+    symbols = tuple(d.dim_param for d in tensor.shape.dim)
+    return Operand(info.name, dtype, tuple(extents), None, symbols if any(symbols) else ())
 
 
 def _node(walk: _Walk, scope: Scope, node: Any, way: tuple[str, ...], function: str) -> Node:
     if not 2 <= len(node.input) <= 3 or len(node.output) != 1 or not all(node.input[:2]):
         raise _damaged(walk.path, f"the DequantizeLinear node {_title(node)} has a wrong number of inputs or outputs")
     operands = {role: scope.value(name) for role, name in zip(ROLES, node.input, strict=False) if name}
-    contract = edition(_domain(node.domain), walk.opsets.get(_domain(node.domain), 1))
+    contract = edition(domain_of(node.domain), walk.opsets.get(domain_of(node.domain), 1))
     return Node(_title(node), contract, _attributes(node), operands, node.output[0], way, function)
 
 
@@ -580,7 +624,7 @@ def dtype_of(number: int) -> str:
     return _dtypes().get(number, f"type{number}")
 
 
-def _bytes_of(dtype: str, shape: tuple[int, ...]) -> int:
+def bytes_of(dtype: str, shape: tuple[int, ...]) -> int:
     """The bytes of a tensor in a file. Elements of fewer than 8 bits share bytes."""
     return (math.prod(shape) * BITS[dtype] + 7) // 8
 
@@ -598,14 +642,14 @@ def constant_of(path: Path, tensor: Any) -> Constant | None:
         return _stored(path, tensor)
     if tensor.HasField("raw_data"):
         raw = np.frombuffer(tensor.raw_data, np.uint8)
-        if raw.nbytes != _bytes_of(dtype, shape):
-            raise _damaged(path, f"the constant {tensor.name} has {raw.nbytes} bytes, not {_bytes_of(dtype, shape)}")
+        if raw.nbytes != bytes_of(dtype, shape):
+            raise _damaged(path, f"the constant {tensor.name} has {raw.nbytes} bytes, not {bytes_of(dtype, shape)}")
         if BITS[dtype] < 8:
             return HeldConstant(Tensor(dtype, _unpacked(raw, dtype, shape, (slice(None),) * len(shape))))
         codes = raw.view(code_dtype(dtype).newbyteorder("<")).astype(code_dtype(dtype))
     else:
         codes = _typed(tensor, dtype)
-        if BITS[dtype] in (2, 4) and codes.size == _bytes_of(dtype, shape):
+        if BITS[dtype] in (2, 4) and codes.size == bytes_of(dtype, shape):
             return HeldConstant(Tensor(dtype, _unpacked(codes, dtype, shape, (slice(None),) * len(shape))))
     if codes.size != math.prod(shape):
         raise _damaged(path, f"the constant {tensor.name} has {codes.size} elements, not {math.prod(shape)}")

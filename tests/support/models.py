@@ -1,0 +1,303 @@
+"""Makers of ONNX models as real tools write them, and of models made by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+BATCH = "batch"
+"""The symbol of the first extent of the models' inputs."""
+
+
+def model_of(
+    nodes: list[Any], inputs: list[Any], outputs: list[str], constants: list[Any], opset: int = 21, **others: Any
+) -> Any:
+    """A model. The types of its outputs are left to inference."""
+    graph = helper.make_graph(nodes, "graph", inputs, [onnx.ValueInfoProto(name=name) for name in outputs], constants)
+    domains = [helper.make_opsetid("", opset), *others.pop("opsets", [])]
+    return helper.make_model(graph, opset_imports=domains, ir_version=10, **others)
+
+
+def floats(name: str, shape: list[Any]) -> Any:
+    """The declaration of a float32 input."""
+    return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+
+
+def array(name: str, values: Any) -> Any:
+    """An initializer of an array."""
+    return numpy_helper.from_array(np.asarray(values), name)
+
+
+def float_network(path: Path) -> Path:
+    """A small convolutional network in float32, for quantizers: input x, output y."""
+    random = np.random.default_rng(1)
+    nodes = [
+        helper.make_node("Conv", ["x", "conv.weight", "conv.bias"], ["conv"], name="conv", pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["conv"], ["relu"], name="relu"),
+        helper.make_node("MaxPool", ["relu"], ["pool"], name="pool", kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("Flatten", ["pool"], ["flat"], name="flatten"),
+        helper.make_node("MatMul", ["flat", "fc.weight"], ["fc"], name="fc"),
+        helper.make_node("Add", ["fc", "fc.bias"], ["y"], name="add"),
+    ]
+    constants = [
+        array("conv.weight", random.normal(size=(4, 3, 3, 3)).astype(np.float32)),
+        array("conv.bias", random.normal(size=4).astype(np.float32)),
+        array("fc.weight", random.normal(size=(64, 32)).astype(np.float32)),
+        array("fc.bias", random.normal(size=32).astype(np.float32)),
+    ]
+    onnx.save(model_of(nodes, [floats("x", [BATCH, 3, 8, 8])], ["y"], constants), path)
+    return path
+
+
+class _Calibration:
+    """A calibration reader of three inputs."""
+
+    def __init__(self) -> None:
+        random = np.random.default_rng(2)
+        self.inputs: Iterator[Any] = iter([{"x": random.normal(size=(2, 3, 8, 8)).astype(np.float32)} for _ in range(3)])
+
+    def get_next(self) -> Any:
+        """The next inputs, None after the last."""
+        return next(self.inputs, None)
+
+
+def quantized(folder: Path, per_channel: bool = True) -> Path:
+    """The network in the QDQ form of onnxruntime.quantization, int8."""
+    from onnxruntime import quantization
+
+    path = folder / "qdq.onnx"
+    quantization.quantize_static(
+        float_network(folder / "float.onnx"),
+        path,
+        _Calibration(),
+        quant_format=quantization.QuantFormat.QDQ,
+        per_channel=per_channel,
+        activation_type=quantization.QuantType.QInt8,
+        weight_type=quantization.QuantType.QInt8,
+    )
+    return path
+
+
+def blocked_int4(folder: Path, symmetric: bool = True) -> Path:
+    """The network with the weight of its MatMul as blocked int4 or uint4, by onnxruntime's quantizer, in QDQ form."""
+    from onnxruntime.quantization import QuantFormat
+    from onnxruntime.quantization.matmul_nbits_quantizer import DefaultWeightOnlyQuantConfig, MatMulNBitsQuantizer
+
+    config = DefaultWeightOnlyQuantConfig(block_size=16, is_symmetric=symmetric, quant_format=QuantFormat.QDQ)
+    quantizer = MatMulNBitsQuantizer(onnx.load(float_network(folder / "float.onnx")), algo_config=config)
+    quantizer.process()
+    path = folder / "int4.onnx"
+    onnx.save(quantizer.model.model, path)
+    return path
+
+
+def exported(folder: Path) -> Path:
+    """A model with the nodes, names and attributes of PyTorch's exporter (torch 2.14, onnxscript 0.7).
+
+    It was exported from a module with quantize_per_tensor, dequantize_per_tensor and dequantize_per_channel of
+    torch.ops.quantized_decomposed, and fake_quantize_per_tensor_affine and fake_quantize_per_channel_affine.
+    """
+    random = np.random.default_rng(3)
+
+    def pair(name: str, x: str, scale: str, zero: str, axis: int = 1, middle: str = "") -> list[Any]:
+        code = middle or name.replace("dequantize", "quantize", 1)
+        first = f"node_{code}" if not middle else f"node_QuantizeLinear_{middle.removeprefix('val_')}"
+        return [
+            helper.make_node("QuantizeLinear", [x, scale, zero], [code], name=first, axis=axis),
+            helper.make_node("DequantizeLinear", [code, scale, zero], [name], name=f"node_{name}", axis=axis),
+        ]
+
+    conv = {"group": 1, "pads": [0] * 4, "auto_pad": "NOTSET", "strides": [1, 1], "dilations": [1, 1]}
+    weights = ["dequantize_per_tensor", "dequantize_per_channel", "b"]
+    nodes = [
+        *pair("dequantize_per_tensor", "x", "val_1", "val_0"),
+        helper.make_node(
+            "DequantizeLinear",
+            ["wq", "val_3", "val_4"],
+            ["dequantize_per_channel"],
+            name="node_dequantize_per_channel",
+            axis=0,
+        ),
+        helper.make_node("Conv", weights, ["conv2d"], name="node_conv2d", kernel_shape=[3, 3], **conv),
+        helper.make_node("Relu", ["conv2d"], ["relu"], name="node_relu"),
+        *pair("dequantize_per_tensor_1", "relu", "val_6", "val_5"),
+        helper.make_node(
+            "ReduceMean",
+            ["dequantize_per_tensor_1", "val_10"],
+            ["mean"],
+            name="node_mean",
+            noop_with_empty_axes=0,
+            keepdims=0,
+        ),
+        *pair("fake_quantize_per_tensor_affine", "mean", "val_12", "val_14", middle="val_15"),
+        *pair("fake_quantize_per_channel_affine", "lin", "full", "val_22", axis=0, middle="val_23"),
+        helper.make_node(
+            "Gemm",
+            ["fake_quantize_per_tensor_affine", "fake_quantize_per_channel_affine"],
+            ["linear"],
+            name="node_linear",
+            beta=1.0,
+            transB=1,
+            alpha=1.0,
+            transA=0,
+        ),
+    ]
+    constants = [
+        array("b", random.normal(size=8).astype(np.float32)),
+        array("lin", random.normal(size=(5, 8)).astype(np.float32)),
+        array("wq", random.integers(-127, 128, (8, 3, 3, 3), np.int8)),
+        array("val_3", random.uniform(0.005, 0.02, 8).astype(np.float32)),
+        array("val_4", np.zeros(8, np.int8)),
+        array("val_10", np.array([2, 3], np.int64)),
+        array("val_12", np.float32(0.01)),
+        array("val_14", np.uint8(5)),
+        array("full", np.full(5, 0.01, np.float32)),
+        array("val_22", np.zeros(5, np.int8)),
+        array("val_0", np.int8(3)),
+        array("val_1", np.float32(0.02)),
+        array("val_5", np.int8(-128)),
+        array("val_6", np.float32(0.03)),
+    ]
+    model = model_of(nodes, [floats("x", [2, 3, 8, 8])], ["linear"], constants, producer_name="pytorch")
+    path = folder / "exported.onnx"
+    onnx.save(model, path)
+    return path
+
+
+def nested(folder: Path) -> Path:
+    """A model made by hand: nodes in an If, a Loop and a function, a Constant node, and external data.
+
+    Inputs are x (int8), condition and image (float32). The DequantizeLinear nodes are "weight" with blocked int4 external data,
+    "in_then", "in_else" (unnamed, its scale is a constant of the graph around it), "in_loop", and "inner" of the function Double,
+    which the model calls twice.
+    """
+    scale = helper.make_node("Constant", [], ["half"], value=helper.make_tensor("", TensorProto.FLOAT, [], [0.5]))
+    branches = [
+        helper.make_graph(
+            [helper.make_node("DequantizeLinear", ["x", source], [f"{name}.y"], name=title)],
+            name,
+            [],
+            [onnx.ValueInfoProto(name=f"{name}.y")],
+        )
+        for name, title, source in (("then", "in_then", "scale"), ("else", "", "half"))
+    ]
+    body = helper.make_graph(
+        [
+            helper.make_node("DequantizeLinear", ["x", "scale"], ["step"], name="in_loop"),
+            helper.make_node("Add", ["total", "step"], ["next"]),
+            helper.make_node("Identity", ["keep"], ["go"]),
+        ],
+        "body",
+        [
+            helper.make_tensor_value_info("number", TensorProto.INT64, []),
+            helper.make_tensor_value_info("keep", TensorProto.BOOL, []),
+            floats("total", [BATCH, 4]),
+        ],
+        [helper.make_tensor_value_info("go", TensorProto.BOOL, []), floats("next", [BATCH, 4])],
+    )
+    function = helper.make_function(
+        "local",
+        "Double",
+        ["codes", "scale"],
+        ["sum"],
+        [
+            helper.make_node("DequantizeLinear", ["codes", "scale"], ["once"], name="inner"),
+            helper.make_node("Add", ["once", "once"], ["sum"]),
+        ],
+        [helper.make_opsetid("", 21)],
+    )
+    nodes = [
+        scale,
+        helper.make_node("If", ["condition"], ["chosen"], name="choice", then_branch=branches[0], else_branch=branches[1]),
+        helper.make_node("Loop", ["trips", "", "chosen"], ["looped"], name="loop", body=body),
+        helper.make_node("Double", ["x", "scale"], ["twice"], name="first", domain="local"),
+        helper.make_node("Double", ["x", "half"], ["again"], name="second", domain="local"),
+        helper.make_node("Sum", ["looped", "twice", "again"], ["total"]),
+        helper.make_node("DequantizeLinear", ["w", "w.scale"], ["weight.y"], name="weight", axis=0, block_size=16),
+        helper.make_node("MatMul", ["image", "weight.y"], ["product"]),
+    ]
+    random = np.random.default_rng(4)
+    raw = random.integers(0, 256, 64 * 32 // 2, np.uint8).tobytes()
+    weight = onnx.TensorProto(name="w", data_type=TensorProto.INT4, dims=[64, 32])
+    (folder / "nested.data").write_bytes(b"\0" * 64 + raw)
+    refer(weight, "nested.data", 64, len(raw))
+    constants = [
+        array("scale", np.float32(0.25)),
+        array("trips", np.array(2, np.int64)),
+        weight,
+        array("w.scale", random.uniform(0.1, 1, (4, 32)).astype(np.float32)),
+    ]
+    inputs = [
+        helper.make_tensor_value_info("x", TensorProto.INT8, [BATCH, 4]),
+        helper.make_tensor_value_info("condition", TensorProto.BOOL, []),
+        floats("image", [BATCH, 64]),
+    ]
+    model = model_of(
+        nodes,
+        inputs,
+        ["total", "product"],
+        constants,
+        functions=[function],
+        opsets=[helper.make_opsetid("local", 1)],
+    )
+    path = folder / "nested.onnx"
+    onnx.save(model, path)
+    return path
+
+
+def refer(tensor: Any, location: str, offset: int, length: int | None = None) -> None:
+    """Make the data of a tensor external."""
+    tensor.data_location = TensorProto.EXTERNAL
+    entries = {"location": location, "offset": str(offset), "length": "" if length is None else str(length)}
+    for key, value in entries.items():
+        if value:
+            tensor.external_data.add(key=key, value=value)
+
+
+def long_network(folder: Path, count: int = 500) -> Path:
+    """A network of that many DequantizeLinear nodes: half of them of int8 weights per channel, half of uint8 activations."""
+    random = np.random.default_rng(5)
+    nodes, constants = [], [array("zero", np.uint8(128))]
+    value = "x"
+    for layer in range(count // 2):
+        name = f"layer{layer}"
+        nodes += [
+            helper.make_node("QuantizeLinear", [value, f"{name}.s", "zero"], [f"{name}.q"], name=f"{name}/quantize"),
+            helper.make_node("DequantizeLinear", [f"{name}.q", f"{name}.s", "zero"], [f"{name}.x"], name=f"{name}/x"),
+            helper.make_node("DequantizeLinear", [f"{name}.w", f"{name}.ws"], [f"{name}.wy"], name=f"{name}/w", axis=1),
+            helper.make_node("MatMul", [f"{name}.x", f"{name}.wy"], [f"{name}.y"], name=f"{name}/matmul"),
+        ]
+        constants += [
+            array(f"{name}.s", np.float32(random.uniform(0.01, 0.1))),
+            array(f"{name}.w", random.integers(-128, 128, (16, 16), np.int8)),
+            array(f"{name}.ws", random.uniform(0.001, 0.004, 16).astype(np.float32)),
+        ]
+        value = f"{name}.y"
+    path = folder / "long.onnx"
+    onnx.save(model_of(nodes, [floats("x", [BATCH, 16])], [value], constants), path)
+    return path
+
+
+def sparse(folder: Path, size: int) -> Path:
+    """A model with an int8 weight of that many bytes in a sparse file. The file's last byte is 7, and all others are 0."""
+    columns = 4096
+    weight = onnx.TensorProto(name="w", data_type=TensorProto.INT8, dims=[size // columns, columns])
+    refer(weight, "weights/sparse.data", 0)
+    (folder / "weights").mkdir()
+    with (folder / "weights/sparse.data").open("wb") as file:
+        file.truncate(size - 1)
+        file.seek(size - 1)
+        file.write(b"\7")
+    nodes = [
+        helper.make_node("DequantizeLinear", ["w", "s"], ["y"], name="weight", axis=1),
+        helper.make_node("MatMul", ["x", "y"], ["z"]),
+    ]
+    constants = [weight, array("s", np.full(columns, 0.5, np.float32))]
+    path = folder / "sparse.onnx"
+    onnx.save(model_of(nodes, [floats("x", [BATCH, size // columns])], ["z"], constants), path)
+    return path
