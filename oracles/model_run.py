@@ -6,9 +6,10 @@ Workers import this module, so it needs the standard library, NumPy and `xverify
 from __future__ import annotations
 
 import json
+import os
 import struct
 from dataclasses import dataclass, field
-from typing import Any, Dict, Mapping, Tuple
+from typing import Any, Callable, Dict, Mapping, Tuple
 
 import numpy as np
 
@@ -30,7 +31,10 @@ class ModelRun:
     inputs: Mapping[str, Tensor]
     """The inputs by name."""
     outputs: Tuple[str, ...] = ()
-    """The names of the outputs to return. Empty: all."""
+    """The names of the outputs to return. Empty: all.
+
+    An output of booleans comes as uint8. One that is no tensor of numbers, such as strings or a sequence, is left out.
+    """
     settings: Mapping[str, str] = field(default_factory=dict)
     """Further settings by name, for one implementation."""
 
@@ -49,6 +53,24 @@ def decode_run(blob: bytes) -> ModelRun:
     """
     header, inputs = _unpacked(blob)
     return ModelRun(header["file"], inputs, tuple(header["outputs"]), header["settings"])
+
+
+class LastModel:
+    """The model that was loaded last. Runs of the same file, unchanged, share it."""
+
+    def __init__(self) -> None:
+        self._key: Tuple[Any, ...] = ()
+        self._model: Any = None
+
+    def get(self, file: str, level: str, load: Callable[[], Any]) -> Any:
+        """The loaded model of a file at a level. ``load`` loads it; its exceptions pass."""
+        state = os.stat(file)
+        key = (file, level, state.st_mtime_ns, state.st_size, state.st_ino)
+        if key != self._key:
+            self._key, self._model = (), None  # two large models at once may not fit
+            self._model = load()
+            self._key = key
+        return self._model
 
 
 def encode_results(results: Mapping[str, Tensor]) -> Tensor:

@@ -9,9 +9,10 @@ from typing import Any, Dict
 import numpy as np
 
 from xverify.core.call import Call, Outcome, Tensor
-from xverify.oracles.arrays import Array, answered, numpy_dtype, to_array
+from xverify.oracles.arrays import Array, answered, from_array, numpy_dtype, to_array
+from xverify.oracles.model_run import LastModel, ModelRun
 from xverify.oracles.onnx_model import graph_bytes, graph_of, model_bytes, model_imports, model_lines, structure
-from xverify.oracles.protocol import Loaded, Oracle, Path
+from xverify.oracles.protocol import Loaded, Oracle, Path, at_run
 from xverify.oracles.short_form import ShortCall, ShortForm, feeds
 
 RELEASES = (
@@ -29,6 +30,8 @@ RELEASES = (
 )
 """Minor releases and their months, by the upload of the first wheel to PyPI."""
 
+GRAPH = "graph"
+
 ORACLES = (
     Oracle(
         name="onnx-reference",
@@ -39,7 +42,8 @@ ORACLES = (
         judged_by=("ai.onnx/*",),
         module=__name__,
         numpy_2_from="1.17",  # before, it makes codes of float8 in ways that NumPy 2 refuses with an OverflowError
-        surrounded=(Path("graph", 0.2),),
+        surrounded=(Path(GRAPH, 0.2),),
+        models=(GRAPH,),
         releases=RELEASES,
     ),
 )
@@ -131,7 +135,28 @@ def load() -> Loaded:
         arrays = hand_out(call)
         return answered(without_own(evaluator(_Structure(call)).run(None, arrays)[0]), call, arrays)
 
-    return Loaded(answer)
+    last = LastModel()
+
+    def loaded_file(file: str) -> Any:
+        """The evaluator of a file, and the names of its inputs of booleans."""
+        model = onnx.load(file)
+        masks = {i.name for i in model.graph.input if i.type.tensor_type.elem_type == onnx.TensorProto.BOOL}
+        return ReferenceEvaluator(model), masks
+
+    def run_model(run: ModelRun, level: str) -> Dict[str, Tensor]:
+        evaluated, masks = last.get(run.file, level, lambda: loaded_file(run.file))
+        arrays = {name: as_own(tensor) for name, tensor in run.inputs.items()}
+        arrays.update({name: arrays[name].astype(bool) for name in masks if name in arrays})
+        names = list(run.outputs or evaluated.output_names)
+        with at_run():
+            results = [without_own(result) for result in evaluated.run(names, arrays)]
+        return {
+            name: from_array(np.asarray(result, np.uint8) if result.dtype == bool else result)
+            for name, result in zip(names, results)  # noqa: B905
+            if isinstance(result, (np.ndarray, np.generic)) and result.dtype.kind not in "OUS"
+        }
+
+    return Loaded(answer, run_model=run_model)
 
 
 def short_form(call: ShortCall) -> ShortForm:

@@ -14,7 +14,8 @@ import numpy as np
 
 from xverify.core.call import BITS, Call, Outcome, Tensor, code_dtype
 from xverify.core.surroundings import Graph
-from xverify.oracles.arrays import NUMPY_OWN, Array, answered, pack, to_array, unpack
+from xverify.oracles.arrays import NUMPY_OWN, Array, answered, from_array, pack, to_array, unpack
+from xverify.oracles.model_run import LastModel, ModelRun
 from xverify.oracles.onnx_model import (
     ROLES,
     bench_call,
@@ -126,6 +127,7 @@ ORACLES = (
         numpy_2_from="1.19",  # the first whose release notes name NumPy 2
         paths=tuple(Path(name, way.share, PARALLEL if way.threads > 1 else 0) for name, way in ROUTES.items()),
         surrounded=tuple(Path(name, way.share) for name, way in GRAPHS.items()),
+        models=tuple(GRAPHS),
         # It chooses kernels by the processor; no option or variable switches an instruction set off.
         varies=(
             Setting("threads", "2", ("threads=2",)),
@@ -235,8 +237,8 @@ def load(*settings: str) -> Loaded:
     feeds_any = hasattr(ort.OrtValue, "ortvalue_from_numpy_with_onnx_type")
     sessions: OrderedDict[Tuple[Any, ...], Any] = OrderedDict()
 
-    def start(model: bytes, way: Route, fallback: bool = False, written: str = "") -> Any:
-        """A session; ``written`` is the file for the optimised model."""
+    def start(model: Union[bytes, str], way: Route, fallback: bool = False, written: str = "") -> Any:
+        """A session of a model or of its file; ``written`` is the file for the optimised model."""
         threads = int(chosen.get("threads", way.threads))
         options = ort.SessionOptions()
         options.log_severity_level = 4
@@ -359,6 +361,26 @@ def load(*settings: str) -> Loaded:
                 result = session.run(None, feeds)[0]
         return answered(result, call, arrays)
 
+    last = LastModel()
+
+    def run_model(run: ModelRun, level: str) -> Dict[str, Tensor]:
+        """Nodes without a kernel of the provider run on the CPU."""
+        way = GRAPHS[level]
+        if not hasattr(ort.GraphOptimizationLevel, "ORT_" + way.level):
+            raise NotImplementedError("onnxruntime %s has no level %s" % (ort.__version__, way.level))
+        session = last.get(run.file, level, lambda: start(run.file, way, fallback=True))
+        types = {value.name: value.type for value in session.get_outputs()}
+        names = [name for name in run.outputs or types if types.get(name, "") in _READ]
+        if not names:
+            return {}
+        is_mask = {value.name for value in session.get_inputs() if value.type == "tensor(bool)"}
+        handed = {name: _fed(ort, tensor) for name, tensor in run.inputs.items()}
+        handed.update({name: handed[name].astype(bool) for name in is_mask if name in handed})
+        values = _values(ort, handed)
+        with at_run():
+            results = session.run_with_ort_values(names, values)
+        return {name: _read_any(value) for name, value in zip(names, results)}  # noqa: B905
+
     if not devices and provider not in ort.get_available_providers():
         raise ValueError(
             "onnxruntime %s has no %s here; it has %s"
@@ -368,7 +390,8 @@ def load(*settings: str) -> Loaded:
         raise RuntimeError("%s does not start here: its device or a library that it needs is missing" % (provider,))
     if devices and not any(_succeeds(start, model, ROUTES[""]) for model in _plainest()):
         raise ProviderError("%s takes no DequantizeLinear: only the CPU provider would compute it" % (provider,))
-    return Loaded(answer, (binding.NotImplemented, NotImplementedError), rewritten=rewritten)
+    refusals = (binding.NotImplemented, NotImplementedError)
+    return Loaded(answer, refusals, rewritten=rewritten, run_model=run_model)
 
 
 def _devices(ort: Any, library: str) -> List[Any]:
@@ -554,6 +577,20 @@ def read(value: Any) -> Tensor:
     # data_ptr() of an empty tensor may be null.
     raw = np.frombuffer(ctypes.string_at(value.data_ptr(), size) if size else b"", code)
     return Tensor(dtype, unpack(raw, BITS[dtype], elements).reshape(shape))
+
+
+_READ = frozenset(
+    [*_NUMPY_TYPES, *_RAW_TYPES, "tensor(uint32)", "tensor(int64)", "tensor(uint64)", "tensor(bool)"]
+)
+"""The types of outputs that a run of a model returns."""
+
+
+def _read_any(value: Any) -> Tensor:
+    """The tensor of an OrtValue. Booleans become uint8."""
+    if value.data_type() in _RAW_TYPES:
+        return read(value)
+    array = value.numpy()
+    return from_array(array.astype(np.uint8) if array.dtype == bool else array)
 
 
 # -- short scripts ---------------------------------------------------------------------------------------

@@ -17,12 +17,13 @@ support; reports show these refusals as gaps.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Dict, List, Mapping, Optional, Union
 
 import numpy as np
 
 from xverify.core.call import BITS, Call, Outcome, Tensor, code_dtype
-from xverify.oracles.arrays import NUMPY_OWN, Array, answered, numpy_dtype, pack, to_array, unpack
+from xverify.oracles.arrays import NUMPY_OWN, Array, answered, from_array, numpy_dtype, pack, to_array, unpack
+from xverify.oracles.model_run import LastModel, ModelRun
 from xverify.oracles.onnx_model import (
     CompiledModels,
     graph_bytes,
@@ -58,6 +59,7 @@ ORACLES = (
         needs=("onnx",),
         paths=(Path("", 0.1), Path(FLOAT32, 0.1), Path(CONSTANTS, 0.02), Path(STATIC, 0.02)),
         surrounded=(Path(GRAPH_FLOAT32, 0.1), Path(GRAPH, 0.2)),
+        models=(GRAPH_FLOAT32, GRAPH),
         varies=(
             *(Setting("isa", isa, environment=(("ONEDNN_MAX_CPU_ISA", isa),)) for isa in ISAS),
             Setting("threads", "4", ("INFERENCE_NUM_THREADS=4",)),
@@ -107,7 +109,7 @@ def load(*properties: str) -> Loaded:
         constants = [name for name in call.tensors if name != "x"] if path == CONSTANTS else []
         return request_of(shaped(call, constants, _shapes_known(call, path)), path)
 
-    def request_of(model: bytes, path: str) -> Any:
+    def request_of(model: Union[bytes, str], path: str) -> Any:
         settings = {"INFERENCE_NUM_THREADS": "1", **({"INFERENCE_PRECISION_HINT": "f32"} if FLOAT32 in path else {})}
         settings.update(dict(entry.split("=", 1) for entry in properties))
         return core.compile_model(core.read_model(model), "CPU", settings).create_infer_request()
@@ -136,18 +138,48 @@ def load(*properties: str) -> Loaded:
         with at_run():
             request.infer(operands)
         result = request.get_output_tensor(0)
+        outcome = answered(data_of(result), replace(call, tensors=fed), arrays)
+        narrow = narrow_tensor(result)
+        return outcome if narrow is None else replace(outcome, tensor=narrow)
+
+    def data_of(result: Any) -> Array:
+        """The array of a result."""
         data = np.array(result.data, order="C")
         if result.element_type == ov.Type.bf16:  # NumPy has no such type: its bits come as float16
             data = data.view(code_dtype("bfloat16")).view(numpy_dtype("bfloat16"))
-        outcome = answered(data, replace(call, tensors=fed), arrays)
+        return data
+
+    def narrow_tensor(result: Any) -> Optional[Tensor]:
+        """The tensor of a result whose type NumPy lacks. It comes as bytes, packed if codes have 4 or 2 bits."""
         dtype = _NARROW.get(result.element_type.get_type_name())
         if dtype is None:
-            return outcome
-        # Types that NumPy lacks come as bytes, packed if they have 4 or 2 bits.
-        raw = np.array(data.reshape(-1)).view(np.uint8)
+            return None
+        raw = np.array(data_of(result).reshape(-1)).view(np.uint8)
         shape = tuple(result.get_shape())
-        codes = unpack(raw, BITS[dtype], int(np.prod(shape, dtype=np.int64))).reshape(shape)
-        return replace(outcome, tensor=Tensor(dtype, codes))
+        return Tensor(dtype, unpack(raw, BITS[dtype], int(np.prod(shape, dtype=np.int64))).reshape(shape))
+
+    last = LastModel()
+
+    def run_model(run: ModelRun, level: str) -> Dict[str, Tensor]:
+        request = last.get(run.file, level, lambda: request_of(run.file, level))
+        operands = {}
+        for port in request.model_inputs:
+            for name in port.get_names() & set(run.inputs):
+                tensor, is_mask = run.inputs[name], port.get_element_type() == ov.Type.boolean
+                operands[name] = ov.Tensor(to_array(tensor).astype(bool)) if is_mask else value(tensor, to_array(tensor))
+        with at_run():
+            request.infer(operands)
+        results: Dict[str, Tensor] = {}
+        for port in request.model_outputs:
+            result = request.get_tensor(port)
+            if result.element_type == ov.Type.string:
+                continue
+            narrow = narrow_tensor(result)
+            if narrow is None:
+                data = data_of(result)
+                narrow = from_array(data.astype(np.uint8) if result.element_type == ov.Type.boolean else data)
+            results.update({name: narrow for name in port.get_names() if not run.outputs or name in run.outputs})
+        return results
 
     def surrounded(call: Call, path: str) -> Outcome:
         """The outcome of a call in its surroundings. The operators around the call may cause a refusal."""
@@ -167,7 +199,7 @@ def load(*properties: str) -> Loaded:
         request = compiled(call, path) if path == CONSTANTS else cached(call, path)
         return run(request, call, {n: tensor for n, tensor in call.tensors.items() if path != CONSTANTS or n == "x"})
 
-    return Loaded(answer)
+    return Loaded(answer, run_model=run_model)
 
 
 def _shapes_known(call: Call, path: str) -> bool:

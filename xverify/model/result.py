@@ -72,3 +72,27 @@ class Difference:
     """The inputs of that part."""
     shown: Shown | None = None
     """The first wrong element in that part. None: it is the element above."""
+
+
+StateOf = Literal["ok", "difference", "not checked"]
+
+
+@dataclass(frozen=True)
+class State:
+    """The state of a check of a node in one implementation at one level."""
+
+    node: str
+    check: Check
+    oracle: str
+    level: str
+    state: StateOf
+    reason: str = ""
+    """The reason why it was not checked, as a clause such as "it stands inside a subgraph"; "" otherwise."""
+
+
+@dataclass(frozen=True, eq=False)
+class Checked:
+    """The result of a check of several nodes."""
+
+    differences: tuple[Difference, ...]
+    states: tuple[State, ...]

@@ -121,7 +121,7 @@ def _evaluated(
 ) -> Values:
     if node.operator == DEQUANTIZE:
         return _dequantized(contract, call, node, results, tensors)
-    inputs = [results[name] if name in results else _fixed(tensors[name]) for name in node.inputs if name]
+    inputs = [results[name] if name in results else fixed(tensors[name]) for name in node.inputs if name]
     if node.operator == QUANTIZE:
         return quantizing(contract, call, node, inputs)
     if node.operator == WITHIN_RANGE:
@@ -133,7 +133,18 @@ def _evaluated(
     return _moved(node, inputs)
 
 
-def _fixed(tensor: Tensor) -> Values:
+def operated(node: Node, inputs: list[Values]) -> Values:
+    """The result of Relu, Neg, Abs, Max, Min, Clip or MaxPool on floats.
+
+    Args:
+        node: The node. MaxPool needs the attributes kernel_shape, strides and pads. Absent inputs of Clip have the name "".
+        inputs: Its inputs that are not absent.
+    """
+    return _clip(node, inputs) if node.operator == "Clip" else _OPERATORS[node.operator](node, *inputs)
+
+
+def fixed(tensor: Tensor) -> Values:
+    """A tensor as the only alternative."""
     return Values(tensor.dtype, tensor.codes[np.newaxis], np.zeros(tensor.shape, np.bool_))
 
 
@@ -164,7 +175,7 @@ def _dequantized(
         return from_legal(legal_set(contract, call))
     roles = ("x", "scale", "zero_point")
     parameters = {role: tensors[name] for role, name in zip(roles[1:], node.inputs[1:], strict=False)}
-    x = results[node.inputs[0]] if node.inputs[0] in results else _fixed(tensors[node.inputs[0]])
+    x = results[node.inputs[0]] if node.inputs[0] in results else fixed(tensors[node.inputs[0]])
     pieces = []
     for index in range(len(x.codes)):
         inner = Call(contract.id, {"x": x.tensor(index), **parameters}, dict(node.attributes))
@@ -315,7 +326,7 @@ def _chosen(x: Values, other: Values, largest: bool) -> Values:
 
 
 def _relu(node: Node, x: Values) -> Values:
-    return _chosen(x, _fixed(Tensor(x.dtype, np.zeros((), x.codes.dtype))), largest=True)
+    return _chosen(x, fixed(Tensor(x.dtype, np.zeros((), x.codes.dtype))), largest=True)
 
 
 def _neg(node: Node, x: Values) -> Values:
@@ -334,7 +345,7 @@ def _clip(node: Node, inputs: list[Values]) -> Values:
     for end in ("min", "max"):
         if end in node.attributes:
             number = np.asarray(node.attributes[end], np.float64)
-            bounds[end] = _fixed(Tensor(dtype, np.asarray(cast(number, dtype))))
+            bounds[end] = fixed(Tensor(dtype, np.asarray(cast(number, dtype))))
     x = inputs[0]
     infinite = np.isinf(x.numbers).any(0)
     for end in ("min", "max"):

@@ -27,6 +27,7 @@ import numpy as np
 
 from xverify.core.call import Call, Outcome, Tensor, decode_call, encode_outcome
 from xverify.oracles.arrays import UnreadableResultError
+from xverify.oracles.model_run import MODEL, decode_run, encode_results
 from xverify.oracles.protocol import REWRITTEN, Loaded, stage_of, version_of
 from xverify.workers.fork_server import LOST, can_fork, end_with_parent, serve_from_children
 
@@ -228,6 +229,8 @@ class AnswerError(TypeError):
 def run_call(loaded: Loaded, blob: bytes, options: str, folder: str = "") -> Outcome:
     """The outcome of one call, or the rewrite of its graph if the options begin with `REWRITTEN`.
 
+    If the options begin with `MODEL`, the blob is a `ModelRun`, and the outcome holds `encode_results`.
+
     An exception is a refusal; its type distinguishes "rejected" from "unsupported". A result that cannot be read is none.
 
     Args:
@@ -236,11 +239,15 @@ def run_call(loaded: Loaded, blob: bytes, options: str, folder: str = "") -> Out
     Raises:
         AnswerError: The oracle's function returned an object of another type.
     """
-    call = decode_call(blob)
     if options.startswith(REWRITTEN):
-        return Outcome("rewrite", message=_rewrite(loaded, call, options[len(REWRITTEN) :], folder))
+        return Outcome("rewrite", message=_rewrite(loaded, decode_call(blob), options[len(REWRITTEN) :], folder))
+    call = None if options.startswith(MODEL) else decode_call(blob)
+    result: Union[Tensor, Outcome]
     try:
-        result = loaded.answer(call, options)
+        if call is None:
+            result = _model_results(loaded, blob, options[len(MODEL) :])
+        else:
+            result = loaded.answer(call, options)
     except UnreadableResultError as error:
         return Outcome("unreadable", error=error.kind, message=str(error))
     except Exception as error:
@@ -253,6 +260,13 @@ def run_call(loaded: Loaded, blob: bytes, options: str, folder: str = "") -> Out
     if not isinstance(result, (Outcome, Tensor)):
         raise AnswerError("answer() must return an Outcome or a Tensor, got %s" % type(result).__name__)
     return result if isinstance(result, Outcome) else Outcome("tensor", result)
+
+
+def _model_results(loaded: Loaded, blob: bytes, level: str) -> Tensor:
+    """The outputs of a model, encoded."""
+    if loaded.run_model is None:
+        raise NotImplementedError("it runs no models")
+    return encode_results(loaded.run_model(decode_run(blob), level))
 
 
 def _rewrite(loaded: Loaded, call: Call, path: str, folder: str) -> str:

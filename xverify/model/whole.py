@@ -1,0 +1,348 @@
+"""Check of the nodes within the whole model: each result against the legal set of the same run's own operands.
+
+So a difference before a node, such as another rounding of a MatMul, does not count.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from xverify.core.call import BITS, Call, Tensor
+from xverify.core.errors import DamagedFileError
+from xverify.model import cut
+from xverify.model.nodes import Constant, Node, Operand
+from xverify.model.read import Model
+from xverify.model.result import Checked, Difference, State
+from xverify.model.runs import At, Result, Runner, run_each
+from xverify.model.values import Judge, Wrong, between
+from xverify.oracles.model_run import ModelRun
+
+GROUP_BYTES = 32 << 20
+"""The largest size of the exposed values of one run."""
+
+MOST_BYTES = 2 << 30
+"""The largest size of all exposed values. Each group of them costs a run of the model at each level."""
+
+MOST_REDUCED = 8
+"""The number of differences of an implementation for which a part of the model is made."""
+
+AROUND = ((0, 0), (0, 1), (1, 1), (2, 2))
+"""The numbers of nodes before and after the node, in the parts that are tried."""
+
+
+def check_whole(
+    model: Model, nodes: Sequence[Node], runners: Sequence[Runner], inputs: Mapping[str, Tensor], folder: Path
+) -> Checked:
+    """Check nodes within the whole model.
+
+    The unmodified model is run as well. Its outputs are compared between levels and implementations.
+
+    Args:
+        model: The model.
+        nodes: The nodes to check.
+        runners: The implementations.
+        inputs: The inputs of the model.
+        folder: An empty folder, for copies of the model.
+    """
+    differences, refused = _outputs(model, runners, inputs)
+    states: list[State] = []
+    ready = [runner for runner in runners if any((runner.name, level) not in refused for level in runner.levels)]
+    for runner in runners:
+        for level in runner.levels:
+            if reason := refused.get((runner.name, level)):
+                states += [State(node.name, "whole", runner.name, level, "not checked", reason) for node in nodes]
+    ready = [
+        replace(runner, levels=tuple(level for level in runner.levels if (runner.name, level) not in refused))
+        for runner in ready
+    ]
+    checkable = []
+    total = 0
+    for node in nodes:
+        total += _bytes(node, inputs)
+        if reason := _unexposable(node, total, inputs):
+            states += _unchecked(node, ready, reason)
+        else:
+            checkable.append(node)
+    for number, group in enumerate(_groups(checkable, inputs)):
+        place = folder / f"group{number}"
+        place.mkdir(parents=True)
+        try:
+            shown, of_group = _check_group(model, group, ready, inputs, place)
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
+        differences += shown
+        states += of_group
+    return Checked(tuple(_reduced(model, differences, nodes, ready, inputs, folder)), tuple(states))
+
+
+def _unchecked(node: Node, runners: Sequence[Runner], reason: str) -> list[State]:
+    return [
+        State(node.name, "whole", runner.name, level, "not checked", reason) for runner in runners for level in runner.levels
+    ]
+
+
+# --- the unmodified model -----------------------------------------------------------------------
+
+
+def _outputs(
+    model: Model, runners: Sequence[Runner], inputs: Mapping[str, Tensor]
+) -> tuple[list[Difference], dict[At, str]]:
+    """The differences between runs of the unmodified model, and the reasons of those that did not end."""
+    results = {at: each[0] for at, each in run_each(runners, [ModelRun(str(model.path.resolve()), inputs)]).items()}
+    differences: list[Difference] = []
+    refused: dict[At, str] = {}
+    first: At | None = None
+    for runner in runners:
+        own: At | None = None  # the least optimised level that ran
+        for level in runner.levels:
+            at, result = (runner.name, level), results[runner.name, level]
+            if not result.ran:
+                refused[at] = f"the model did not run: {result.message or result.kind}"
+                if result.died or (result.kind == "rejected" and own is not None):
+                    differences.append(ended("", "whole", at, result))
+                continue
+            against = own or first
+            if against is not None:
+                differences += differing("", "whole", at, result, against, results[against])
+            own, first = own or at, first or at
+    return differences, refused
+
+
+def ended(node: str, check: str, at: At, result: Result) -> Difference:
+    """The difference of a run that crashed, hung or was refused."""
+    return Difference(node, check, result.kind, *at, message=result.message)  # type: ignore[arg-type]
+
+
+def differing(node: str, check: str, at: At, result: Result, against: At, other: Result) -> list[Difference]:
+    """The differences between the outputs of two runs, one for each output."""
+    found = []
+    for name in result.outputs.keys() & other.outputs.keys():
+        wrong = between(result.outputs[name], other.outputs[name])
+        if wrong.wrong:
+            difference = difference_of(node, check, at, name, wrong)
+            found.append(replace(difference, kind="differs", against=" ".join(against)))
+    return sorted(found, key=lambda difference: difference.value)
+
+
+def difference_of(node: str, check: str, at: At, value: str, wrong: Wrong) -> Difference:
+    """The difference of wrong elements of a value."""
+    return Difference(
+        node, check, "violation", *at, value=value, index=wrong.index, dtype=wrong.dtype, got=wrong.got, legal=wrong.legal,
+        wrong=wrong.wrong, elements=wrong.elements, ulp=wrong.ulp, message=wrong.message,
+    )  # type: ignore[arg-type]  # fmt: skip
+
+
+# --- exposed values -----------------------------------------------------------------------------
+
+
+def _unexposable(node: Node, total: int, inputs: Mapping[str, Tensor]) -> str:
+    """The reason why a node's values cannot be outputs of the model, as a clause; "" if they can."""
+    if node.graph:
+        return "it stands inside a subgraph, whose values cannot be outputs of the model"
+    if _bytes(node, inputs) > 4 * GROUP_BYTES:
+        return f"its values have {_bytes(node, inputs) >> 20} MiB"
+    return f"more than {MOST_BYTES >> 30} GiB of values come before it" if total > MOST_BYTES else ""
+
+
+def _bytes(node: Node, inputs: Mapping[str, Tensor]) -> int:
+    """An estimate of the bytes of a node's exposed values."""
+    x = node.operands["x"]
+    largest = max((max(tensor.shape, default=1) for tensor in inputs.values()), default=1)
+    shape = x.constant.shape if x.constant is not None else x.shape or (1,)
+    values = math.prod(largest if extent is None else extent for extent in shape)
+    return values * (4 if x.constant is not None else 4 + max(1, BITS.get(x.dtype, 32) // 8))
+
+
+def _groups(nodes: Sequence[Node], inputs: Mapping[str, Tensor]) -> list[list[Node]]:
+    """The nodes in groups whose exposed values have at most `GROUP_BYTES`."""
+    groups: list[list[Node]] = []
+    size = 0
+    for node in nodes:
+        size += _bytes(node, inputs)
+        if not groups or size > GROUP_BYTES:
+            groups.append([])
+            size = _bytes(node, inputs)
+        groups[-1].append(node)
+    return groups
+
+
+def _exposed_values(node: Node) -> list[str]:
+    return [*(operand.value for operand in node.operands.values() if operand.constant is None), node.output]
+
+
+def _check_group(
+    model: Model, nodes: Sequence[Node], runners: Sequence[Runner], inputs: Mapping[str, Tensor], folder: Path
+) -> tuple[list[Difference], list[State]]:
+    values = list(dict.fromkeys(value for node in nodes for value in _exposed_values(node)))
+    path = cut.exposed(model, values, folder)
+    wanted = tuple(value for value in values if value not in inputs)
+    results = {at: each[0] for at, each in run_each(runners, [ModelRun(str(path), inputs, wanted)]).items()}
+    differences, states = [], []
+    for node in nodes:
+        judges: list[tuple[Mapping[str, Tensor], Judge]] = []
+        for at, result in results.items():
+            shown, state = _check_node(node, at, result, inputs, judges)
+            differences += shown
+            states.append(state)
+    return differences, states
+
+
+def _check_node(
+    node: Node,
+    at: At,
+    result: Result,
+    inputs: Mapping[str, Tensor],
+    judges: list[tuple[Mapping[str, Tensor], Judge]],
+) -> tuple[list[Difference], State]:
+    """The difference of a node in one run.
+
+    Args:
+        judges: The judges of other runs of the node, with their operands. A new one is added.
+    """
+    state = State(node.name, "whole", *at, "not checked")
+    if not result.ran:
+        state = replace(state, reason=f"the model with its values as outputs did not run: {result.message or result.kind}")
+        return ([ended(node.name, "whole", at, result)] if result.died else []), state
+    y = result.outputs.get(node.output)
+    if y is None:
+        return [], replace(state, reason=f"the run gave no value {node.output}")
+    fed = {}
+    for role, operand in node.operands.items():
+        if operand.constant is None:
+            tensor = result.outputs.get(operand.value, inputs.get(operand.value))
+            if tensor is None:
+                return [], replace(state, reason=f"the run gave no value {operand.value}")
+            fed[role] = tensor
+    judge = next((judge for others, judge in judges if _same(fed, others)), None)
+    if judge is None:
+        try:
+            judge = Judge(Call(node.contract, {**_constants(node), **fed}, dict(node.attributes), f"node {node.name}"))
+        except (ValueError, DamagedFileError) as error:
+            return [], replace(state, reason=str(error))
+        judges.append((fed, judge))
+    if judge.refusal:
+        return [], replace(state, reason=judge.refusal)
+    wrong = judge.wrong(y)
+    if not wrong.wrong:
+        return [], replace(state, state="ok")
+    return [difference_of(node.name, "whole", at, node.output, wrong)], replace(state, state="difference")
+
+
+def _same(a: Mapping[str, Tensor], b: Mapping[str, Tensor]) -> bool:
+    return a.keys() == b.keys() and all(a[role].same_bits(b[role]) for role in a)
+
+
+def _constants(node: Node) -> dict[str, Tensor]:
+    return {role: whole(o.constant) for role, o in node.operands.items() if o.constant is not None}
+
+
+def whole(constant: Constant) -> Tensor:
+    """All codes of a constant."""
+    return constant.part(tuple(slice(0, extent) for extent in constant.shape))
+
+
+# --- the smallest part --------------------------------------------------------------------------
+
+
+def _reduced(
+    model: Model,
+    differences: Sequence[Difference],
+    nodes: Sequence[Node],
+    runners: Sequence[Runner],
+    inputs: Mapping[str, Tensor],
+    folder: Path,
+) -> list[Difference]:
+    """The differences, with parts of the model that show them."""
+    by_name = {node.name: node for node in nodes}
+    by_runner = {runner.name: runner for runner in runners}
+    counts: dict[str, int] = {}
+    reduced = []
+    for difference in differences:
+        node = by_name.get(difference.node)
+        if node is not None and difference.kind == "violation":
+            count = counts[difference.oracle] = counts.get(difference.oracle, 0) + 1
+            if count <= MOST_REDUCED:
+                runner = replace(by_runner[difference.oracle], levels=(difference.level,))
+                difference = _with_part(model, difference, node, runner, inputs, folder)
+        reduced.append(difference)
+    return reduced
+
+
+def _with_part(
+    model: Model, difference: Difference, node: Node, runner: Runner, inputs: Mapping[str, Tensor], folder: Path
+) -> Difference:
+    """The difference, with the smallest part of the model around the node in which it appears with the node's y exposed."""
+    for before, after in AROUND:
+        part = cut.neighbours(model, node, before, after)
+        if part is None:
+            continue
+        place = folder / "part"
+        place.mkdir(parents=True)
+        try:
+            fed = _values_at(model, part.inputs, runner, inputs, place)
+            content = with_outputs(part, list(part.operands.values()))
+            (place / "part.onnx").write_bytes(content)
+            wanted = tuple(name for name in part.operands.values() if name not in fed)
+            run = ModelRun(str(place / "part.onnx"), fed or {}, wanted)
+            result = Result("unasked") if fed is None else run_each([runner], [run])[runner.name, runner.levels[0]][0]
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
+        if fed is not None and _is_wrong(node, part, result, fed):
+            return replace(difference, part=content, inputs=fed, operators=part.operators)
+    return difference
+
+
+def _values_at(
+    model: Model, wanted: Sequence[Operand], runner: Runner, inputs: Mapping[str, Tensor], folder: Path
+) -> dict[str, Tensor] | None:
+    """Values of the model in a run; None if it does not give them all."""
+    held = {operand.value: inputs[operand.value] for operand in wanted if operand.value in inputs}
+    missing = [operand.value for operand in wanted if operand.value not in held]
+    if missing:
+        place = folder / "model"
+        place.mkdir()
+        path = cut.exposed(model, missing, place)
+        result = run_each([runner], [ModelRun(str(path), inputs, tuple(missing))])[runner.name, runner.levels[0]][0]
+        held.update(result.outputs)
+    return held if all(operand.value in held for operand in wanted) else None
+
+
+def _is_wrong(node: Node, part: cut.Part, result: Result, fed: Mapping[str, Tensor]) -> bool:
+    """True if the node's result is wrong in a run of a part."""
+    values = {**fed, **result.outputs}
+    tensors = {role: values[name] for role, name in part.operands.items() if name in values and role != "y"}
+    y = values.get(part.operands["y"])
+    constants = {role: operand for role, operand in node.operands.items() if role not in tensors}
+    if y is None or any(operand.constant is None for operand in constants.values()):
+        return False
+    held = part_constants(part)
+    tensors.update({role: held[part.operands[role]] for role in constants if part.operands[role] in held})
+    if tensors.keys() != node.operands.keys():
+        return False
+    try:
+        judge = Judge(Call(node.contract, tensors, dict(node.attributes)))
+        return not judge.refusal and judge.wrong(y).wrong > 0
+    except ValueError:
+        return False
+
+
+def part_constants(part: cut.Part) -> dict[str, Tensor]:
+    """The constants of a part by name."""
+    from xverify.model.exact import constants_of
+
+    return constants_of(part.content)
+
+
+def with_outputs(part: cut.Part, values: Sequence[str]) -> bytes:
+    """The part with further outputs. Inputs, constants and present outputs are left out."""
+    import onnx
+
+    proto = onnx.ModelProto()
+    proto.ParseFromString(part.content)
+    made = {name for node in proto.graph.node for name in node.output} - {o.name for o in proto.graph.output}
+    proto.graph.output.extend(onnx.ValueInfoProto(name=value) for value in dict.fromkeys(values) if value in made)
+    return bytes(proto.SerializeToString())
