@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from dataclasses import replace
 from typing import Any, Dict
 
@@ -47,6 +48,21 @@ ORACLES = (
         releases=RELEASES,
     ),
 )
+
+
+def read_external(onnx: Any, model: Any, folder: str) -> None:
+    """Read the external data of a model. onnx itself refuses files that have several hard links."""
+    from onnx.external_data_helper import _get_all_tensors
+
+    for tensor in _get_all_tensors(model):
+        if tensor.data_location != onnx.TensorProto.EXTERNAL:
+            continue
+        where = {entry.key: entry.value for entry in tensor.external_data}
+        with open(os.path.join(folder, where["location"]), "rb") as data:
+            data.seek(int(where.get("offset", 0)))
+            tensor.raw_data = data.read(int(where["length"]) if "length" in where else -1)
+        tensor.data_location = onnx.TensorProto.DEFAULT
+        del tensor.external_data[:]
 
 
 class _Structure:
@@ -139,7 +155,8 @@ def load() -> Loaded:
 
     def loaded_file(file: str) -> Any:
         """The evaluator of a file, and the names of its inputs of booleans."""
-        model = onnx.load(file)
+        model = onnx.load(file, load_external_data=False)
+        read_external(onnx, model, os.path.dirname(file))
         masks = {i.name for i in model.graph.input if i.type.tensor_type.elem_type == onnx.TensorProto.BOOL}
         return ReferenceEvaluator(model), masks
 

@@ -374,9 +374,13 @@ def load(*settings: str) -> Loaded:
         if not names:
             return {}
         is_mask = {value.name for value in session.get_inputs() if value.type == "tensor(bool)"}
-        handed = {name: _fed(ort, tensor) for name, tensor in run.inputs.items()}
-        handed.update({name: handed[name].astype(bool) for name in is_mask if name in handed})
-        values = _values(ort, handed)
+        values = _values(
+            ort,
+            {
+                name: to_array(tensor).astype(bool) if name in is_mask else _fed(ort, tensor)
+                for name, tensor in run.inputs.items()
+            },
+        )
         with at_run():
             results = session.run_with_ort_values(names, values)
         return {name: _read_any(value) for name, value in zip(names, results)}  # noqa: B905
@@ -579,9 +583,7 @@ def read(value: Any) -> Tensor:
     return Tensor(dtype, unpack(raw, BITS[dtype], elements).reshape(shape))
 
 
-_READ = frozenset(
-    [*_NUMPY_TYPES, *_RAW_TYPES, "tensor(uint32)", "tensor(int64)", "tensor(uint64)", "tensor(bool)"]
-)
+_READ = frozenset([*_NUMPY_TYPES, *_RAW_TYPES, "tensor(uint32)", "tensor(int64)", "tensor(uint64)", "tensor(bool)"])
 """The types of outputs that a run of a model returns."""
 
 

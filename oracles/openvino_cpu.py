@@ -166,7 +166,9 @@ def load(*properties: str) -> Loaded:
         for port in request.model_inputs:
             for name in port.get_names() & set(run.inputs):
                 tensor, is_mask = run.inputs[name], port.get_element_type() == ov.Type.boolean
-                operands[name] = ov.Tensor(to_array(tensor).astype(bool)) if is_mask else value(tensor, to_array(tensor))
+                operands[name] = (
+                    ov.Tensor(to_array(tensor).astype(bool)) if is_mask else value(tensor, to_array(tensor))
+                )
         with at_run():
             request.infer(operands)
         results: Dict[str, Tensor] = {}

@@ -50,12 +50,12 @@ class Evaluated:
     values: Mapping[str, Values]
     """The legal codes by the name of the value."""
     rounded: Mapping[str, str]
-    """The reason why another value has none, as a clause such as "a MatMul rounds it"."""
+    """The reason why another value has none, as a clause such as "MatMul rounds it"."""
     after: Mapping[str, frozenset[str]]
     """The values from which a value follows."""
 
 
-class _Inexact(Exception):
+class _InexactError(Exception):
     """A node whose result is not known bit for bit. The message is a clause."""
 
 
@@ -98,13 +98,13 @@ def evaluate(content: bytes, inputs: Mapping[str, Tensor]) -> Evaluated:
             continue
         try:
             if lost := [name for name in named if name not in values]:
-                raise _Inexact(rounded.get(lost[0], f"{lost[0]} is unknown"))
+                raise _InexactError(rounded.get(lost[0], f"{lost[0]} is unknown"))
             made = _made(node, opsets, values)
-        except _Inexact as error:
+        except _InexactError as error:
             rounded.update(dict.fromkeys(node.output, str(error)))
         except (ArithmeticError, IndexError, KeyError, TypeError, ValueError):
             # The shapes or attributes do not fit: then implementations refuse the part, which a run shows.
-            rounded.update(dict.fromkeys(node.output, f"a {node.op_type} has operands of a wrong shape or type"))
+            rounded.update(dict.fromkeys(node.output, f"{node.op_type} has operands of a wrong shape or type"))
         else:
             values.update(zip(node.output, made, strict=False))
     return Evaluated(values, rounded, after)
@@ -114,7 +114,7 @@ def _made(node: Any, opsets: Mapping[str, int], values: Mapping[str, Values]) ->
     """The results of a node.
 
     Raises:
-        _Inexact: They are not known bit for bit.
+        _InexactError: They are not known bit for bit.
     """
     domain = "" if node.domain == "ai.onnx" else node.domain
     attributes = _attributes(node)
@@ -123,7 +123,7 @@ def _made(node: Any, opsets: Mapping[str, int], values: Mapping[str, Values]) ->
         quantizing = _dequantized if node.op_type == "DequantizeLinear" else _quantized
         made = [quantizing(domain, opsets.get(domain, 1), attributes, inputs)]
     elif domain or node.op_type not in REASONS:
-        raise _Inexact(f"a {node.op_type} rounds it")
+        raise _InexactError(f"{node.op_type} rounds it")
     elif node.op_type in _MOVES:
         made = _moved(node, attributes, [each for each in inputs if each is not None], opsets[""])
     elif node.op_type == "Cast":
@@ -131,7 +131,7 @@ def _made(node: Any, opsets: Mapping[str, int], values: Mapping[str, Values]) ->
     else:
         made = [_selected(node, attributes, inputs)]
     if any(len(each.codes) > MOST_ALTERNATIVES for each in made):
-        raise _Inexact(f"a {node.op_type} has many legal results")
+        raise _InexactError(f"{node.op_type} has many legal results")
     return made
 
 
@@ -154,7 +154,7 @@ _Inputs = Sequence[Values | None]
 
 def _parameter(values: Values) -> Tensor:
     if len(values.codes) > 1 or values.open.any():
-        raise _Inexact("a scale or zero point has several legal values")
+        raise _InexactError("a scale or zero point has several legal values")
     return values.tensor(0)
 
 
@@ -176,7 +176,7 @@ def _dequantized(domain: str, opset: int, attributes: Mapping[str, Any], inputs:
     for index in range(len(x.codes)):
         call = Call(contract.id, {"x": x.tensor(index), **parameters}, dict(attributes))
         if contract.judge(call).verdict != "allowed":
-            raise _Inexact(f"{contract.id} leaves the call of a DequantizeLinear open, or forbids it")
+            raise _InexactError(f"{contract.id} leaves the call of a DequantizeLinear open, or forbids it")
         pieces.append(from_legal(legal_set(contract, call)))
     return united(pieces[0].dtype, np.concatenate([piece.codes for piece in pieces]), x.open)
 
@@ -185,7 +185,7 @@ def _quantized(domain: str, opset: int, attributes: Mapping[str, Any], inputs: _
     x, parameters = _x(inputs), _parameters(inputs)
     scale, zero_point = parameters["scale"], parameters.get("zero_point")
     if scale.size != 1 and judge(opset, domain, x.tensor(0), scale, zero_point, attributes).verdict != "allowed":
-        raise _Inexact("the text leaves the call of a QuantizeLinear open, or forbids it")
+        raise _InexactError("the text leaves the call of a QuantizeLinear open, or forbids it")
     is_open = x.open.copy()
     codes: list[NDArray[Any]] = []
     for index in range(len(x.codes)):
@@ -200,7 +200,7 @@ def _quantized(domain: str, opset: int, attributes: Mapping[str, Any], inputs: _
 
 def _cast(x: Values | None, to: str) -> Values:
     if x is None or x.dtype not in ("float16", "bfloat16", "float32") or to not in ("float32", x.dtype):
-        raise _Inexact("a Cast rounds it")
+        raise _InexactError("Cast rounds it")
     if to == x.dtype:
         return x
     return united(to, np.asarray(x.numbers, np.float32).view(np.uint32).reshape(x.codes.shape), x.open)
@@ -209,7 +209,7 @@ def _cast(x: Values | None, to: str) -> Values:
 def _selected(node: Any, attributes: dict[str, Any], inputs: _Inputs) -> Values:
     present = [each for each in inputs if each is not None]
     if any(each.dtype not in FLOATS for each in present):
-        raise _Inexact(f"a {node.op_type} of {present[0].dtype} is not evaluated")
+        raise _InexactError(f"{node.op_type} of {present[0].dtype} is not evaluated")
     operator = str(node.op_type)
     if operator in ("Max", "Min"):
         pair = Node(operator, ("a", "b"), "y")
@@ -229,7 +229,7 @@ def _pooling(node: Any, attributes: Mapping[str, Any], x: Values) -> dict[str, A
         and x.open.ndim == len(kernel) + 2
     )
     if not plain:
-        raise _Inexact("a MaxPool with such attributes is not evaluated")
+        raise _InexactError("MaxPool with such attributes is not evaluated")
     strides, pads = attributes.get("strides", [1] * len(kernel)), attributes.get("pads", [0] * 2 * len(kernel))
     return {"kernel_shape": kernel, "strides": list(strides), "pads": list(pads)}
 

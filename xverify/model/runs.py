@@ -18,6 +18,9 @@ from xverify.workers.worker import Worker
 RUN_SECONDS = 120.0
 """The default limit of one run of a model."""
 
+MOST_WORDS = 400
+"""The largest length of a message."""
+
 AT_ONCE = 32
 """The number of runs that an implementation gets at once."""
 
@@ -150,7 +153,7 @@ def _collected(runner: Runner, count: int) -> list[Result]:
 def _result(outcome: Outcome) -> Result:
     if outcome.tensor is None:
         words = ": ".join(part for part in (outcome.error, outcome.message) if part)
-        return Result(outcome.kind, message=words)
+        return Result(outcome.kind, message=" ".join(words.split())[:MOST_WORDS])
     try:
         return Result("outputs", decode_results(outcome.tensor))
     except ValueError as error:

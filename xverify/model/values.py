@@ -75,7 +75,9 @@ class Judge:
             self._legal = [(index, legal_set(self._contract, piece)) for index, piece in pieces(self._call)]
         dtype, shape = self._legal[0][1].dtype, self._call.data.shape
         if got.dtype != dtype or got.shape != shape:
-            return Wrong(got.size, got.size, message=f"the result is {got.dtype} {list(got.shape)}, not {dtype} {list(shape)}")
+            return Wrong(
+                got.size, got.size, message=f"the result is {got.dtype} {list(got.shape)}, not {dtype} {list(shape)}"
+            )
         found = Wrong(got.size)
         for index, legal in self._legal:
             part = Tensor(dtype, np.asarray(got.codes[index]))
@@ -86,7 +88,11 @@ class Judge:
                 if not found.wrong:
                     first = tuple(int(i) + each.start for i, each in zip(at, index, strict=True))
                     found = replace(
-                        found, index=first, dtype=dtype, got=hexadecimal(dtype, part.codes[at]), legal=tuple(dict.fromkeys(every))
+                        found,
+                        index=first,
+                        dtype=dtype,
+                        got=hexadecimal(dtype, part.codes[at]),
+                        legal=tuple(dict.fromkeys(every)),
                     )
                 found = replace(found, wrong=found.wrong + count, ulp=_larger(found.ulp, compared.max_ulp))
         return found
@@ -129,7 +135,9 @@ def outside(values: Values, got: Tensor) -> Wrong:
     """The elements of a result that are outside the legal codes of a part's output."""
     shape = values.open.shape
     if got.dtype != values.dtype or got.shape != shape:
-        return Wrong(got.size, got.size, message=f"the result is {got.dtype} {list(got.shape)}, not {values.dtype} {list(shape)}")
+        return Wrong(
+            got.size, got.size, message=f"the result is {got.dtype} {list(got.shape)}, not {values.dtype} {list(shape)}"
+        )
     codes = canonical(got.codes, got.dtype) if got.dtype in FLOATS else got.codes
     is_wrong = ~values.open & ~np.logical_or.reduce([codes == legal for legal in values.codes])
     checked = int(np.count_nonzero(~values.open))

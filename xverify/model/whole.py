@@ -16,7 +16,7 @@ from xverify.core.errors import DamagedFileError
 from xverify.model import cut
 from xverify.model.nodes import Constant, Node, Operand
 from xverify.model.read import Model
-from xverify.model.result import Checked, Difference, State
+from xverify.model.result import Check, Checked, Difference, State
 from xverify.model.runs import At, Result, Runner, run_each
 from xverify.model.values import Judge, Wrong, between
 from xverify.oracles.model_run import ModelRun
@@ -68,12 +68,7 @@ def check_whole(
         else:
             checkable.append(node)
     for number, group in enumerate(_groups(checkable, inputs)):
-        place = folder / f"group{number}"
-        place.mkdir(parents=True)
-        try:
-            shown, of_group = _check_group(model, group, ready, inputs, place)
-        finally:
-            shutil.rmtree(place, ignore_errors=True)
+        shown, of_group = _check_group(model, group, ready, inputs, folder / f"group{number}")
         differences += shown
         states += of_group
     return Checked(tuple(_reduced(model, differences, nodes, ready, inputs, folder)), tuple(states))
@@ -81,7 +76,9 @@ def check_whole(
 
 def _unchecked(node: Node, runners: Sequence[Runner], reason: str) -> list[State]:
     return [
-        State(node.name, "whole", runner.name, level, "not checked", reason) for runner in runners for level in runner.levels
+        State(node.name, "whole", runner.name, level, "not checked", reason)
+        for runner in runners
+        for level in runner.levels
     ]
 
 
@@ -95,29 +92,40 @@ def _outputs(
     results = {at: each[0] for at, each in run_each(runners, [ModelRun(str(model.path.resolve()), inputs)]).items()}
     differences: list[Difference] = []
     refused: dict[At, str] = {}
-    first: At | None = None
-    for runner in runners:
-        own: At | None = None  # the least optimised level that ran
-        for level in runner.levels:
-            at, result = (runner.name, level), results[runner.name, level]
-            if not result.ran:
-                refused[at] = f"the model did not run: {result.message or result.kind}"
-                if result.died or (result.kind == "rejected" and own is not None):
-                    differences.append(ended("", "whole", at, result))
-                continue
-            against = own or first
-            if against is not None:
-                differences += differing("", "whole", at, result, against, results[against])
-            own, first = own or at, first or at
+    ran: list[At] = []
+    for at, result in results.items():
+        if result.ran:
+            differences += unlike("", "whole", at, result, {other: results[other] for other in ran})
+            ran.append(at)
+            continue
+        refused[at] = f"the model did not run: {result.message or result.kind}"
+        if result.died or (result.kind == "rejected" and any(name == at[0] for name, _ in ran)):
+            differences.append(ended("", "whole", at, result))
     return differences, refused
 
 
-def ended(node: str, check: str, at: At, result: Result) -> Difference:
+def unlike(node: str, check: Check, at: At, result: Result, earlier: Mapping[At, Result]) -> list[Difference]:
+    """The differences of a run from the first earlier one of its implementation, or from the first one of another.
+
+    Args:
+        node: The name of the node, "" for the whole model.
+        check: The check.
+        at: The implementation and level.
+        result: Its result.
+        earlier: The results of earlier runs. If one of them is equal, its own differences have been listed before.
+    """
+    against = next((other for other in earlier if other[0] == at[0]), next(iter(earlier), None))
+    if against is None or any(not differing(node, check, at, result, o, earlier[o]) for o in earlier):
+        return []
+    return differing(node, check, at, result, against, earlier[against])
+
+
+def ended(node: str, check: Check, at: At, result: Result) -> Difference:
     """The difference of a run that crashed, hung or was refused."""
     return Difference(node, check, result.kind, *at, message=result.message)  # type: ignore[arg-type]
 
 
-def differing(node: str, check: str, at: At, result: Result, against: At, other: Result) -> list[Difference]:
+def differing(node: str, check: Check, at: At, result: Result, against: At, other: Result) -> list[Difference]:
     """The differences between the outputs of two runs, one for each output."""
     found = []
     for name in result.outputs.keys() & other.outputs.keys():
@@ -128,12 +136,55 @@ def differing(node: str, check: str, at: At, result: Result, against: At, other:
     return sorted(found, key=lambda difference: difference.value)
 
 
-def difference_of(node: str, check: str, at: At, value: str, wrong: Wrong) -> Difference:
+def difference_of(node: str, check: Check, at: At, value: str, wrong: Wrong) -> Difference:
     """The difference of wrong elements of a value."""
     return Difference(
         node, check, "violation", *at, value=value, index=wrong.index, dtype=wrong.dtype, got=wrong.got, legal=wrong.legal,
         wrong=wrong.wrong, elements=wrong.elements, ulp=wrong.ulp, message=wrong.message,
     )  # type: ignore[arg-type]  # fmt: skip
+
+
+# --- two runtimes -------------------------------------------------------------------------------
+
+
+def versus(
+    model: Model, nodes: Sequence[Node], runners: Sequence[Runner], inputs: Mapping[str, Tensor], folder: Path
+) -> list[Difference]:
+    """Compare two implementations, each at its last level.
+
+    Args:
+        model: The model.
+        nodes: The nodes to compare.
+        runners: Two implementations.
+        inputs: The inputs of the model.
+        folder: An empty folder, for copies of the model.
+
+    Returns:
+        The difference at the first node that gets the same operands in both and gives another result, if there is one. Then
+        those of the model's outputs, with "" as the node. A run that did not end is the only difference.
+    """
+    a, b = (replace(runner, levels=runner.levels[-1:]) for runner in runners)
+    at, against = (b.name, b.levels[0]), (a.name, a.levels[0])
+    results = {at: each[0] for at, each in run_each([a, b], [ModelRun(str(model.path.resolve()), inputs)]).items()}
+    if failed := [ended("", "whole", each, result) for each, result in results.items() if not result.ran]:
+        return failed
+    outputs = differing("", "whole", at, results[at], against, results[against])
+    checkable = [node for node in nodes if not _unexposable(node, 0, inputs)]
+    for number, group in enumerate(_groups(checkable, inputs)):
+        exposed = _run_exposed(model, group, [a, b], inputs, folder / f"versus{number}")
+        if not all(result.ran for result in exposed.values()):
+            continue
+        mine, others = ({**inputs, **exposed[each].outputs} for each in (at, against))
+        for node in group:
+            fed = [operand.value for operand in node.operands.values() if operand.constant is None]
+            if not all(value in mine and value in others for value in (*fed, node.output)):
+                continue
+            if all(mine[value].same_bits(others[value]) for value in fed):
+                wrong = between(mine[node.output], others[node.output])
+                if wrong.wrong:
+                    shown = difference_of(node.name, "whole", at, node.output, wrong)
+                    return [replace(shown, kind="differs", against=" ".join(against)), *outputs]
+    return outputs
 
 
 # --- exposed values -----------------------------------------------------------------------------
@@ -174,13 +225,24 @@ def _exposed_values(node: Node) -> list[str]:
     return [*(operand.value for operand in node.operands.values() if operand.constant is None), node.output]
 
 
+def _run_exposed(
+    model: Model, nodes: Sequence[Node], runners: Sequence[Runner], inputs: Mapping[str, Tensor], folder: Path
+) -> dict[At, Result]:
+    """Run the model with the operands and results of nodes as outputs."""
+    values = list(dict.fromkeys(value for node in nodes for value in _exposed_values(node)))
+    folder.mkdir(parents=True)
+    try:
+        path = cut.exposed(model, values, folder)
+        run = ModelRun(str(path), inputs, tuple(value for value in values if value not in inputs))
+        return {at: each[0] for at, each in run_each(runners, [run]).items()}
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def _check_group(
     model: Model, nodes: Sequence[Node], runners: Sequence[Runner], inputs: Mapping[str, Tensor], folder: Path
 ) -> tuple[list[Difference], list[State]]:
-    values = list(dict.fromkeys(value for node in nodes for value in _exposed_values(node)))
-    path = cut.exposed(model, values, folder)
-    wanted = tuple(value for value in values if value not in inputs)
-    results = {at: each[0] for at, each in run_each(runners, [ModelRun(str(path), inputs, wanted)]).items()}
+    results = _run_exposed(model, nodes, runners, inputs, folder)
     differences, states = [], []
     for node in nodes:
         judges: list[tuple[Mapping[str, Tensor], Judge]] = []
@@ -205,7 +267,9 @@ def _check_node(
     """
     state = State(node.name, "whole", *at, "not checked")
     if not result.ran:
-        state = replace(state, reason=f"the model with its values as outputs did not run: {result.message or result.kind}")
+        state = replace(
+            state, reason=f"the model with its values as outputs did not run: {result.message or result.kind}"
+        )
         return ([ended(node.name, "whole", at, result)] if result.died else []), state
     y = result.outputs.get(node.output)
     if y is None:
@@ -284,16 +348,26 @@ def _with_part(
         place.mkdir(parents=True)
         try:
             fed = _values_at(model, part.inputs, runner, inputs, place)
+            if fed is None:
+                continue
             content = with_outputs(part, list(part.operands.values()))
             (place / "part.onnx").write_bytes(content)
-            wanted = tuple(name for name in part.operands.values() if name not in fed)
-            run = ModelRun(str(place / "part.onnx"), fed or {}, wanted)
-            result = Result("unasked") if fed is None else run_each([runner], [run])[runner.name, runner.levels[0]][0]
+            wanted = tuple(dict.fromkeys(name for name in part.operands.values() if name not in fed))
+            run = ModelRun(str(place / "part.onnx"), fed, _outputs_among(content, wanted))
+            result = run_each([runner], [run])[runner.name, runner.levels[0]][0]
         finally:
             shutil.rmtree(place, ignore_errors=True)
-        if fed is not None and _is_wrong(node, part, result, fed):
+        if _is_wrong(node, part, result, fed):
             return replace(difference, part=content, inputs=fed, operators=part.operators)
     return difference
+
+
+def _outputs_among(content: bytes, names: Sequence[str]) -> tuple[str, ...]:
+    """The names that are outputs of a model. A constant is none."""
+    import onnx
+
+    outputs = {output.name for output in onnx.load_model_from_string(content).graph.output}
+    return tuple(name for name in names if name in outputs)
 
 
 def _values_at(

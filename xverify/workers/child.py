@@ -244,10 +244,8 @@ def run_call(loaded: Loaded, blob: bytes, options: str, folder: str = "") -> Out
     call = None if options.startswith(MODEL) else decode_call(blob)
     result: Union[Tensor, Outcome]
     try:
-        if call is None:
-            result = _model_results(loaded, blob, options[len(MODEL) :])
-        else:
-            result = loaded.answer(call, options)
+        level = options[len(MODEL) :]
+        result = _model_results(loaded, blob, level) if call is None else loaded.answer(call, options)
     except UnreadableResultError as error:
         return Outcome("unreadable", error=error.kind, message=str(error))
     except Exception as error:

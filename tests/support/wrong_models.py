@@ -1,0 +1,109 @@
+"""The reference evaluator, which runs a model wrongly beside one node, or dies there."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from xverify.core.call import Outcome, Tensor
+from xverify.model.runs import Runner
+from xverify.oracles import onnx_reference
+from xverify.oracles.model_run import ModelRun
+from xverify.oracles.protocol import Loaded, Oracle
+from xverify.workers.child import run_call
+
+LEVELS = ("graph off", "graph on")
+"""The second level has the flaw, as an optimiser would."""
+
+
+def oracle(node: str, deed: str = "flip") -> Oracle:
+    """The description for a worker. See `load`."""
+    described = onnx_reference.ORACLES[0]
+    place = str(Path(__file__).parent)
+    return replace(
+        described, name="fake", module=__name__, models=LEVELS, arguments=(node, deed), search_path=(place,), needs_xverify=True
+    )
+
+
+def load(node: str, deed: str = "flip") -> Loaded:
+    """Load the evaluator.
+
+    Args:
+        node: The name of the node whose result changes. "" for none.
+        deed: "flip" changes the last bit of its first value. "fused" does the same if the result is no output of the model. "abort"
+            and "hang" end the run of a model that has the node, and "refuse" refuses it.
+    """
+    import onnx
+    from onnx.reference import ReferenceEvaluator
+    from onnx.reference.op_run import OpRun
+
+    class Flip(OpRun):  # type: ignore[misc]
+        """Identity, but for the last bit of the first value."""
+
+        op_domain = "fake"
+
+        def _run(self, x: Any) -> Any:
+            y = x.copy()
+            y.reshape(-1).view("uint%d" % (8 * y.itemsize))[0] ^= 1
+            return (y,)
+
+    loaded = onnx_reference.load()
+    right = loaded.run_model
+    assert right is not None
+
+    def run_model(run: ModelRun, level: str) -> Mapping[str, Tensor]:
+        model = onnx.load(run.file)
+        names = {output.name for output in model.graph.output}
+        hit = [n for n in model.graph.node if n.op_type == "DequantizeLinear" and node in (n.name, n.output[0])]
+        if level == LEVELS[0] or not hit or (deed == "fused" and hit[0].output[0] in names):
+            return right(run, "graph")
+        if deed == "abort":
+            os.abort()
+        if deed == "hang":
+            time.sleep(1000)
+        if deed == "refuse":
+            raise ValueError("refused on purpose")
+        y, raw = hit[0].output[0], "raw"
+        hit[0].output[0] = raw
+        index = list(model.graph.node).index(hit[0])
+        after = [onnx.helper.make_node("Flip", [raw], [y], domain="fake"), *model.graph.node[index + 1 :]]
+        del model.graph.node[index + 1 :]
+        model.graph.node.extend(after)
+        model.opset_import.append(onnx.helper.make_opsetid("fake", 1))
+        evaluated = ReferenceEvaluator(model, new_ops=[Flip])
+        wanted = list(run.outputs or evaluated.output_names)
+        arrays = {name: onnx_reference.to_array(tensor) for name, tensor in run.inputs.items()}
+        results = evaluated.run(wanted, arrays)
+        return {name: onnx_reference.from_array(result) for name, result in zip(wanted, results, strict=True)}
+
+    return replace(loaded, run_model=run_model)
+
+
+class InThisProcess:
+    """A loaded implementation as the worker of a `Runner`."""
+
+    def __init__(self, loaded: Loaded) -> None:
+        self._loaded = loaded
+        self._batches: list[Sequence[tuple[bytes, str]]] = []
+
+    def submit(self, requests: Sequence[tuple[bytes, str]]) -> None:
+        """Queue a batch."""
+        self._batches.append(requests)
+
+    def collect(self) -> list[Outcome]:
+        """Answer the oldest batch."""
+        return [run_call(self._loaded, *request) for request in self._batches.pop(0)]
+
+
+def reference() -> Runner:
+    """The reference evaluator in this process."""
+    return Runner("onnx-reference", ("graph",), InThisProcess(onnx_reference.load()))
+
+
+def flawed(node: str, deed: str = "flip") -> Runner:
+    """The flawed evaluator in this process. See `load`."""
+    return Runner("fake", LEVELS, InThisProcess(load(node, deed)))
