@@ -113,7 +113,7 @@ def _within(options: ModelOptions) -> list[Checked]:
         if runners and "neighbours" in wanted:
             folder = Path(scratch, "neighbours")
             folder.mkdir()
-            checked.append(check_neighbours(options.model, options.nodes, runners, folder, options.seed))
+            checked.append(check_neighbours(options.model, options.nodes, runners, options.seed, folder))
         if runners and "whole" in wanted:
             folder = Path(scratch, "whole")
             folder.mkdir()
