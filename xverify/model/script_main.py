@@ -73,7 +73,7 @@ def show_wrong(tensor: Any) -> int:
     legal = [int(code, 16) for code in DIFFERENCE["legal"]]
     width = 2 * tensor.codes.dtype.itemsize
     print("%s%s of type %s" % (DIFFERENCE["value"], list(index), tensor.dtype))
-    print("  wrong: 0x%0*x%s" % (width, got, number(tensor.dtype, got)))
+    print("  %s: 0x%0*x%s" % ("gives" if got in legal else "wrong", width, got, number(tensor.dtype, got)))
     for code in legal:
         print("  legal: 0x%0*x%s" % (width, code, number(tensor.dtype, code)))
     return 0 if got in legal else 1

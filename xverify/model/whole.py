@@ -16,7 +16,7 @@ from xverify.core.errors import DamagedFileError
 from xverify.model import cut
 from xverify.model.nodes import Constant, Node, Operand
 from xverify.model.read import Model
-from xverify.model.result import Check, Checked, Difference, State
+from xverify.model.result import Check, Checked, Difference, Shown, State
 from xverify.model.runs import At, Result, Runner, run_each
 from xverify.model.values import Judge, Wrong, between
 from xverify.oracles.model_run import ModelRun
@@ -357,8 +357,10 @@ def _with_part(
             result = run_each([runner], [run])[runner.name, runner.levels[0]][0]
         finally:
             shutil.rmtree(place, ignore_errors=True)
-        if _is_wrong(node, part, result, fed):
-            return replace(difference, part=content, inputs=fed, operators=part.operators)
+        wrong = _wrong_in(node, part, result, fed)
+        if wrong is not None:
+            shown = Shown(part.operands["y"], wrong.index, wrong.dtype, wrong.got, wrong.legal)
+            return replace(difference, part=content, inputs=fed, operators=part.operators, shown=shown)
     return difference
 
 
@@ -385,23 +387,24 @@ def _values_at(
     return held if all(operand.value in held for operand in wanted) else None
 
 
-def _is_wrong(node: Node, part: cut.Part, result: Result, fed: Mapping[str, Tensor]) -> bool:
-    """True if the node's result is wrong in a run of a part."""
+def _wrong_in(node: Node, part: cut.Part, result: Result, fed: Mapping[str, Tensor]) -> Wrong | None:
+    """The wrong elements of the node's result in a run of a part; None if there are none."""
     values = {**fed, **result.outputs}
     tensors = {role: values[name] for role, name in part.operands.items() if name in values and role != "y"}
     y = values.get(part.operands["y"])
     constants = {role: operand for role, operand in node.operands.items() if role not in tensors}
     if y is None or any(operand.constant is None for operand in constants.values()):
-        return False
+        return None
     held = part_constants(part)
     tensors.update({role: held[part.operands[role]] for role in constants if part.operands[role] in held})
     if tensors.keys() != node.operands.keys():
-        return False
+        return None
     try:
         judge = Judge(Call(node.contract, tensors, dict(node.attributes)))
-        return not judge.refusal and judge.wrong(y).wrong > 0
+        wrong = Wrong(0) if judge.refusal else judge.wrong(y)
+        return wrong if wrong.wrong else None
     except ValueError:
-        return False
+        return None
 
 
 def part_constants(part: cut.Part) -> dict[str, Tensor]:

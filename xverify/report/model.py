@@ -70,7 +70,10 @@ class Group:
             return f"{what}{': ' if entry['message'] else ''}{' '.join(entry['message'].split())[:200]}"
         if not entry["value"] or not entry["got"]["hex"]:
             return str(entry["message"]) or "the results differ"
-        word = "are illegal" if entry["kind"] == "violation" else f"differ from {entry['against']}"
+        single = entry["wrong"] == 1
+        word = f"{'is' if single else 'are'} illegal"
+        if entry["kind"] != "violation":
+            word = f"{'differs' if single else 'differ'} from {entry['against']}"
         distance = f", by up to {grouped(entry['ulp'])} ULP" if entry["ulp"] > 0 else ""
         return f"{grouped(entry['wrong'])} of {plural(entry['elements'], 'value')} {word}{distance}"
 
@@ -237,7 +240,8 @@ def sentence(report: Json) -> str:
         return f"{section['file']}: {section['reason']}"
     if section["outcome"] == "findings":
         bad = failing_nodes(report)
-        what = "differ between" if section["versus"] else "are computed wrongly in"
+        verb, differ = ("is", "differs") if len(bad) == 1 else ("are", "differ")
+        what = f"{differ} between" if section["versus"] else f"{verb} computed wrongly in"
         blamed = section["versus"] or sorted({name for node in bad for name in _blamed(report, node)}) or names
         count = f"{len(bad)} of {plural(total, 'node')}" if bad else "outputs of the model"
         return f"{section['file']}: {count} {what} {some(blamed, 4)}"
@@ -279,14 +283,18 @@ def notes(report: Json) -> list[str]:
                 refused.setdefault((check["oracle"], reason), []).append(node["name"])
     for (oracle, reason), names in refused.items():
         sentences.append(f"{oracle} refuses {plural(len(names), 'node')} alone ({some(names, 2)}): {reason}")
-    missing: dict[tuple[str, str, str], set[str]] = {}
+    everywhere = {entry["name"] for entry in report["model"]["implementations"] if entry["levels"]}
+    missing: dict[tuple[str, str], dict[str, set[str]]] = {}
     for node in nodes:
         for check in node["checks"]:
             if check["check"] != "alone" and check["state"] == "not checked" and check["reason"]:
                 reason = " ".join(check["reason"].split())[:160]
-                missing.setdefault((check["oracle"], check["check"], reason), set()).add(node["name"])
-    for (oracle, check, reason), names_of in missing.items():
-        sentences.append(f"{plural(len(names_of), 'node')} not checked {WORDS[check]} in {oracle}: {reason}")
+                by_name = missing.setdefault((check["check"], reason), {})
+                by_name.setdefault(node["name"], set()).add(check["oracle"])
+    for (check, reason), by_name in missing.items():
+        oracles = set().union(*by_name.values())
+        where = "" if oracles == everywhere else f" in {some(sorted(oracles), 3)}"
+        sentences.append(f"{plural(len(by_name), 'node')} not checked {WORDS[check]}{where}: {reason}")
     part = [node for node in nodes if node["values"] < node["of"] and node["values"]]
     if part:
         values, every = sum(node["values"] for node in part), sum(node["of"] for node in part)
