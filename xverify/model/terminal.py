@@ -54,7 +54,8 @@ def print_result(report: Json, console: Console, html: Path) -> None:
         _line(console, Text(f"  {decision.plain(sentence)}", style="dim"))
     _line(console, Text(f"report: {html}"))
     word = of_model.word(report)
-    _line(console, Text.assemble((word, _STYLES[word]), f" {decision.plain(of_model.sentence(report))}"))
+    decided = f"{report['model']['file']}: {of_model.sentence(report)}"
+    _line(console, Text.assemble((word, _STYLES[word]), f" {decision.plain(decided)}"))
 
 
 def _print_cause(report: Json, cause: Cause, console: Console, directory: Path) -> None:

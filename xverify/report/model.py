@@ -210,7 +210,9 @@ def _row(node: Json, heads: Sequence[tuple[str, str]]) -> Row:
         for operand in node["operands"]
     ]
     fields = tuple(_field(by_column[head]) if head in by_column else None for head in heads)
-    return Row(node, node["contract"].partition("/")[2] or node["contract"], " · ".join(types), fields)
+    # Every node is a DequantizeLinear: domain and version tell the editions apart.
+    edition = node["contract"].replace("/DequantizeLinear-", " ")
+    return Row(node, edition, " · ".join(types), fields)
 
 
 def _shape(shape: Sequence[int | None] | None) -> str:
@@ -232,23 +234,23 @@ def word(report: Json) -> str:
 
 
 def sentence(report: Json) -> str:
-    """The decision without its word."""
+    """The decision without its word and without the model."""
     section = report["model"]
     names = [f"{entry['name']} {entry['version']}" for entry in section["implementations"]]
     total = len(section["nodes"])
     if section["outcome"] == "unable":
-        return f"{section['file']}: {section['reason']}"
+        return str(section["reason"])
     if section["outcome"] == "findings":
         bad = failing_nodes(report)
         verb, differ = ("is", "differs") if len(bad) == 1 else ("are", "differ")
         what = f"{differ} between" if section["versus"] else f"{verb} computed wrongly in"
         blamed = section["versus"] or sorted({name for node in bad for name in _blamed(report, node)}) or names
         count = f"{len(bad)} of {plural(total, 'node')}" if bad else "outputs of the model"
-        return f"{section['file']}: {count} {what} {some(blamed, 4)}"
+        return f"{count} {what} {some(blamed, 4)}"
     checked = sum(any(check["state"] in ("ok", "differs") for check in node["checks"]) for node in section["nodes"])
     ways = some([WORDS[check] for check in section["checks"]], 3)
     left = "" if checked == total else f" ({plural(total - checked, 'node')} not checked)"
-    return f"{section['file']}: {plural(checked, 'node')}{left} in {some(names, 4)}: every value is legal, {ways}"
+    return f"{plural(checked, 'node')}{left} in {some(names, 4)}: every value is legal, {ways}"
 
 
 def failing_nodes(report: Json) -> list[str]:
