@@ -14,6 +14,10 @@ BATCH = "batch"
 """The symbol of the first extent of the models' inputs."""
 
 
+INT4_BLOCK = 16
+"""The block size of `blocked_int4`."""
+
+
 def model_of(
     nodes: list[Any], inputs: list[Any], outputs: list[str], constants: list[Any], opset: int = 21, **others: Any
 ) -> Any:
@@ -59,7 +63,9 @@ class _Calibration:
 
     def __init__(self) -> None:
         random = np.random.default_rng(2)
-        self.inputs: Iterator[Any] = iter([{"x": random.normal(size=(2, 3, 8, 8)).astype(np.float32)} for _ in range(3)])
+        self.inputs: Iterator[Any] = iter(
+            [{"x": random.normal(size=(2, 3, 8, 8)).astype(np.float32)} for _ in range(3)]
+        )
 
     def get_next(self) -> Any:
         """The next inputs, None after the last."""
@@ -84,14 +90,57 @@ def quantized(folder: Path, per_channel: bool = True) -> Path:
 
 
 def blocked_int4(folder: Path, symmetric: bool = True) -> Path:
-    """The network with the weight of its MatMul as blocked int4 or uint4, by onnxruntime's quantizer, in QDQ form."""
+    """The network with the weight of its MatMul as blocked int4 or uint4, in the QDQ form of onnxruntime's quantizer.
+
+    onnxruntime's function makes the values. `blocked_int4_by_tool` makes the same model, but needs onnx_ir.
+    """
+    from onnxruntime.capi._pybind_state import quantize_qdq_matmul_4bits
+
+    model = onnx.load(float_network(folder / "float.onnx"))
+    weight = next(tensor for tensor in model.graph.initializer if tensor.name == "fc.weight")
+    values = numpy_helper.to_array(weight)
+    rows, columns = values.shape
+    blocks = rows // INT4_BLOCK
+    packed, zeros = np.zeros(rows * columns // 2, np.uint8), np.zeros(columns * blocks // 2, np.uint8)
+    scales = np.zeros((blocks, columns), np.float32)
+    quantize_qdq_matmul_4bits(packed, values, scales, zeros, INT4_BLOCK, columns, rows, symmetric)
+    model.graph.initializer.remove(weight)
+    number = TensorProto.INT4 if symmetric else TensorProto.UINT4
+    model.graph.initializer.extend(
+        [
+            helper.make_tensor("fc.weight_DQ_Q4", number, [rows, columns], packed.tobytes(), raw=True),
+            array("fc.weight_DQ_scales", scales),
+        ]
+    )
+    names = ["fc.weight_DQ_Q4", "fc.weight_DQ_scales"]
+    if not symmetric:
+        names.append("fc.weight_DQ_zero_points")
+        model.graph.initializer.append(
+            helper.make_tensor(names[2], number, [blocks, columns], zeros.tobytes(), raw=True)
+        )
+    nodes = [
+        helper.make_node(
+            "DequantizeLinear", names, ["fc.weight_DQ_Q4_output"], name="fc_DQ_Q4", axis=0, block_size=INT4_BLOCK
+        ),
+        helper.make_node("MatMul", ["flat", "fc.weight_DQ_Q4_output"], ["fc"], name="fc_matmul_Q4"),
+    ]
+    others = list(model.graph.node)
+    del model.graph.node[:]
+    model.graph.node.extend([*others[:4], *nodes, *others[5:]])
+    path = folder / "int4.onnx"
+    onnx.save(model, path)
+    return path
+
+
+def blocked_int4_by_tool(folder: Path, symmetric: bool = True) -> Path:
+    """The model of `blocked_int4`, made by onnxruntime's quantizer itself."""
     from onnxruntime.quantization import QuantFormat
     from onnxruntime.quantization.matmul_nbits_quantizer import DefaultWeightOnlyQuantConfig, MatMulNBitsQuantizer
 
-    config = DefaultWeightOnlyQuantConfig(block_size=16, is_symmetric=symmetric, quant_format=QuantFormat.QDQ)
+    config = DefaultWeightOnlyQuantConfig(block_size=INT4_BLOCK, is_symmetric=symmetric, quant_format=QuantFormat.QDQ)
     quantizer = MatMulNBitsQuantizer(onnx.load(float_network(folder / "float.onnx")), algo_config=config)
     quantizer.process()
-    path = folder / "int4.onnx"
+    path = folder / "int4-by-tool.onnx"
     onnx.save(quantizer.model.model, path)
     return path
 
@@ -213,7 +262,9 @@ def nested(folder: Path) -> Path:
     )
     nodes = [
         scale,
-        helper.make_node("If", ["condition"], ["chosen"], name="choice", then_branch=branches[0], else_branch=branches[1]),
+        helper.make_node(
+            "If", ["condition"], ["chosen"], name="choice", then_branch=branches[0], else_branch=branches[1]
+        ),
         helper.make_node("Loop", ["trips", "", "chosen"], ["looped"], name="loop", body=body),
         helper.make_node("Double", ["x", "scale"], ["twice"], name="first", domain="local"),
         helper.make_node("Double", ["x", "half"], ["again"], name="second", domain="local"),
@@ -285,8 +336,8 @@ def long_network(folder: Path, count: int = 500) -> Path:
 
 def sparse(folder: Path, size: int) -> Path:
     """A model with an int8 weight of that many bytes in a sparse file. The file's last byte is 7, and all others are 0."""
-    columns = 4096
-    weight = onnx.TensorProto(name="w", data_type=TensorProto.INT8, dims=[size // columns, columns])
+    rows, columns = 1024, size // 1024
+    weight = onnx.TensorProto(name="w", data_type=TensorProto.INT8, dims=[rows, columns])
     refer(weight, "weights/sparse.data", 0)
     (folder / "weights").mkdir()
     with (folder / "weights/sparse.data").open("wb") as file:
@@ -299,5 +350,5 @@ def sparse(folder: Path, size: int) -> Path:
     ]
     constants = [weight, array("s", np.full(columns, 0.5, np.float32))]
     path = folder / "sparse.onnx"
-    onnx.save(model_of(nodes, [floats("x", [BATCH, size // columns])], ["z"], constants), path)
+    onnx.save(model_of(nodes, [floats("x", [BATCH, rows])], ["z"], constants), path)
     return path

@@ -196,7 +196,9 @@ def _part(web: _Web, members: set[int], replaced: Mapping[str, Operand | Tensor]
             inputs.append(value)
     taken = {constant.name for constant in constants} | {value.value for value in inputs}
     order = [index for index in order if not taken.intersection(web.nodes[index].output)]
-    outputs = [_shapeless(web.scope.value(name)) for name in _results(web, order)]
+    outputs = [web.scope.value(name) for name in _results(web, order)]
+    if replaced:
+        outputs = [_of_any_extents(output) for output in outputs]
     graph = helper.make_graph(
         [web.nodes[index] for index in order],
         "part",
@@ -256,8 +258,9 @@ def declared(operand: Operand) -> Any:
     return info
 
 
-def _shapeless(operand: Operand) -> Operand:
-    return Operand(operand.value, operand.dtype, None)
+def _of_any_extents(operand: Operand) -> Operand:
+    shape = None if operand.shape is None else (None,) * len(operand.shape)
+    return Operand(operand.value, operand.dtype, shape)
 
 
 # --- large constants ----------------------------------------------------------------------------
@@ -380,10 +383,10 @@ def exposed(model: Model, values: Sequence[str], folder: Path) -> Path:
 
     outputs = {operand.value for operand in (*model.inputs, *model.outputs)}
     made = {name for node in model.proto.graph.node if node.op_type != "Constant" for name in node.output}
-    added = onnx.ModelProto()
+    added, own = onnx.ModelProto(), model.scopes[()]
     for name in dict.fromkeys(values):
         if name in made and name not in outputs:
-            added.graph.output.append(declared(_shapeless(model.scopes[()].value(name))))
+            added.graph.output.append(declared(replace(own.value(name), shape=None)))
     folder.mkdir(parents=True, exist_ok=True)
     for location in model.files:
         link(model.path.parent / location, folder / location)

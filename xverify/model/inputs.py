@@ -135,7 +135,8 @@ def drawn(
             raise UsageError(
                 f"no extent is called {name!r}; the model's inputs have {', '.join(sorted(known)) or 'none'}"
             )
-    first_axis = {operand.symbols[0] for operand in inputs if operand.symbols and operand.symbols[0] and operand.shape}
+    places = [(symbol, axis) for operand in inputs for axis, symbol in enumerate(operand.symbols) if symbol]
+    first_axis = {symbol for symbol, _ in places} - {symbol for symbol, axis in places if axis}
     random = np.random.default_rng(seed)
     return {operand.value: _drawn(operand, random, _shape(operand, extents, first_axis), indices) for operand in inputs}
 

@@ -430,13 +430,14 @@ def _stored(path: Path, tensor: Any) -> StoredConstant:
         DamagedFileError: The data is missing, too short or outside of the model's folder.
     """
     where = _entries(tensor)
-    what = f"{path}: the external data of {tensor.name or 'a constant'}"
-    location = where.get("location", "")
-    folder = path.parent.resolve()
-    file = (folder / location).resolve()
-    if not location or Path(location).is_absolute() or not file.is_relative_to(folder):
+    what = f"{path}: the data of {tensor.name or 'a constant'}"
+    location = Path(where.get("location", ""))
+    file = (path.parent / location).resolve()
+    # Where a cache has links to its files, the model and its data lie beside each other under other names.
+    folders = (path.parent.resolve(), path.resolve().parent)
+    if location.is_absolute() or ".." in location.parts or not any(map(file.is_relative_to, folders)):
         raise DamagedFileError(
-            f"{what} has the path {location!r}, which is not inside the model's folder; move it there"
+            f"{what} has the path {str(location)!r}, which is not inside the model's folder; move it there"
         )
     if not file.is_file():
         raise DamagedFileError(f"{what} is not there: {file} is no file; put it beside the model")
@@ -478,9 +479,22 @@ def _inlined(path: Path, proto: Any) -> Any:
         for node in _all_nodes(function.node):
             node.metadata_props.add(key=_TAG, value=function.name)
     try:
-        return inliner.inline_local_functions(proto)
+        inlined = inliner.inline_local_functions(proto)
     except Exception as error:  # onnx raises errors of many types
         raise _damaged(path, f"its functions cannot be inlined: {' '.join(str(error).split())}") from None
+    for function in inlined.functions:
+        for node in _all_nodes(function.node):
+            _untag(node)
+    return inlined
+
+
+def _untag(node: Any) -> str:
+    """Remove the name of a node's function from its metadata, and return it. "" if there is none."""
+    name = ""
+    for entry in [entry for entry in node.metadata_props if entry.key == _TAG]:
+        name = entry.value
+        node.metadata_props.remove(entry)
+    return name
 
 
 def _with_types(proto: Any) -> Any:
@@ -521,11 +535,7 @@ def _walk(walk: _Walk, graph: Any, way: tuple[str, ...], outer: Mapping[str, Ope
     scope = Scope(graph, ChainMap(_values(walk.path, graph, outer), outer))  # type: ignore[arg-type]
     walk.scopes[way] = scope
     for node in graph.node:
-        inside = function
-        for entry in list(node.metadata_props):
-            if entry.key == _TAG:
-                inside = entry.value
-                node.metadata_props.remove(entry)
+        inside = _untag(node) or function
         if node.op_type == "DequantizeLinear" and domain_of(node.domain) in ("", "com.microsoft"):
             walk.nodes.append(_node(walk, scope, node, way, inside))
         for name, inner in subgraphs(node):
@@ -569,10 +579,11 @@ def _node(walk: _Walk, scope: Scope, node: Any, way: tuple[str, ...], function: 
 
 def edition(domain: str, opset: int) -> str:
     """The edition of DequantizeLinear in an opset: the newest one that is not newer than the opset."""
-    if domain == "com.microsoft":
-        return f"com.microsoft/DequantizeLinear-{opset}@installed"
-    versions = [int(identity.rpartition("-")[2]) for identity in contracts.matching("ai.onnx/DequantizeLinear-*")]
-    return f"ai.onnx/DequantizeLinear-{max(version for version in versions if version <= opset)}"
+    owner, suffix = ("com.microsoft", "@installed") if domain else ("ai.onnx", "")
+    listed = contracts.matching(f"{owner}/DequantizeLinear-*{suffix}")
+    versions = [int(identity.removesuffix(suffix).rpartition("-")[2]) for identity in listed]
+    version = max((version for version in versions if version <= opset), default=1)
+    return f"{owner}/DequantizeLinear-{version}{suffix}"
 
 
 def _attributes(node: Any) -> dict[str, Attribute]:
