@@ -81,7 +81,9 @@ def _model_among(args: tuple[Any, ...], options: dict[str, Any]) -> str:
     """The first argument or option that names an ONNX model, "" if there is none."""
     values = [*args, *options.values()]
     words = [word for value in values for word in (value if isinstance(value, tuple) else (value,))]
-    return next((str(word) for word in words if isinstance(word, (str, os.PathLike)) and str(word).endswith(".onnx")), "")
+    return next(
+        (str(word) for word in words if isinstance(word, (str, os.PathLike)) and str(word).endswith(".onnx")), ""
+    )
 
 
 def console_of_output(markup: bool = True) -> Console:

@@ -20,23 +20,21 @@ from xverify.model.alone import NodeResult, check_alone
 from xverify.model.neighbours import check_neighbours
 from xverify.model.nodes import Node, Operand
 from xverify.model.read import Model
-from xverify.model.result import Check, Checked, Difference
+from xverify.model.result import Check, Checked, Difference, State
 from xverify.model.runs import started
 from xverify.model.script import script
 from xverify.model.whole import check_whole
+from xverify.model.whole import versus as compare_two
 from xverify.oracles.protocol import Oracle
 from xverify.workers.process import Limits
 
 CHECKS: tuple[Check, ...] = ("alone", "neighbours", "whole")
 
 FAULTS = ("violation", "crash", "hang")
-"""The kinds of differences that are faults. With two implementations to compare, every kind is."""
+"""The kinds of differences that are faults. Those between two implementations to compare are faults of every kind."""
 
 MOST_SCRIPTS = 100
 """The largest number of scripts of differences."""
-
-_STATES = ("wrong", "differs", "refused", "ok", "not checked")
-"""The states of a node, the worst first."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,54 +84,81 @@ def check_model(options: ModelOptions, emit: Consumer) -> dict[str, Any]:
         limits=options.limits, left_out=options.left_out,
     )  # fmt: skip
     alone = check_alone(nodes, run, emit, options.versus)
-    checked = [Checked(alone.differences, ())]
+    checked, between = [], list(alone.differences)
     if alone.report["run"]["complete"]:
-        checked += _within(options)
+        checked, others = _within(options)
+        between += others
     results = alone.nodes or tuple(NodeResult(node) for node in options.nodes)
     report = alone.report
     report["run"]["seconds"] = round(time.monotonic() - began, 1)
     report["run"]["budget"] = None
-    report["model"] = _section(options, results, checked, report)
-    write_scripts(directory / "scripts", report["model"]["differences"], [d for c in checked for d in c.differences])
+    differences = _listed(checked, between)
+    report["model"] = _section(options, results, checked, differences, {id(d) for d in between}, report)
+    write_scripts(directory / "scripts", report["model"]["differences"], differences)
     write_json(directory / "report.json", report)
     emit(SweepFinished(directory / "report.json"))
     return report
 
 
-def _within(options: ModelOptions) -> list[Checked]:
-    """The checks with neighbours and within the whole model."""
+def _within(options: ModelOptions) -> tuple[list[Checked], list[Difference]]:
+    """The checks with neighbours and within the whole model, and the differences between two implementations to compare."""
     wanted = [name for name in options.checks if name != "alone"]
     if not wanted:
-        return []
-    checked = []
-    with (
-        tempfile.TemporaryDirectory(prefix="xverify-", dir=_beside(options.model.path)) as scratch,
-        started(options.oracles, Path(scratch, "workers"), options.levels, options.seconds) as runners,
-    ):
-        if runners and "neighbours" in wanted:
-            folder = Path(scratch, "neighbours")
+        return [], []
+    checked, between = [], []
+    with tempfile.TemporaryDirectory(prefix="xverify-") as scratch:
+        folders = [Path(scratch, name) for name in ("workers", "neighbours", "whole", "versus")]
+        for folder in folders:
             folder.mkdir()
-            checked.append(check_neighbours(options.model, options.nodes, runners, options.seed, folder))
-        if runners and "whole" in wanted:
-            folder = Path(scratch, "whole")
-            folder.mkdir()
-            checked.append(check_whole(options.model, options.nodes, runners, options.inputs, folder))
-    return checked
+        workers, neighbours, whole, versus = folders
+        with started(options.oracles, workers, options.levels, options.seconds) as runners:
+            if runners and "neighbours" in wanted:
+                checked.append(check_neighbours(options.model, options.nodes, runners, options.seed, neighbours))
+            if runners and "whole" in wanted:
+                checked.append(check_whole(options.model, options.nodes, runners, options.inputs, whole))
+            if len(runners) == len(options.versus) == 2 and "whole" in wanted:
+                between = compare_two(options.model, options.nodes, runners, options.inputs, versus)
+    return checked, between
 
 
-def _beside(path: Path) -> Path | None:
-    """The model's folder if it can be written, since hard links of its data need the same file system."""
-    return None
+def _listed(checked: Sequence[Checked], between: Sequence[Difference]) -> list[Difference]:
+    """All differences, each once."""
+    every = {_key(d): d for each in checked for d in each.differences}
+    return [*between, *(d for key, d in every.items() if key not in set(map(_key, between)))]
+
+
+def _key(difference: Difference) -> tuple[str, ...]:
+    return (identity(difference), difference.level, difference.value)
 
 
 # --- the section of the report ------------------------------------------------------------------
 
 
 def _section(
-    options: ModelOptions, results: Sequence[NodeResult], checked: Sequence[Checked], report: Mapping[str, Any]
+    options: ModelOptions,
+    results: Sequence[NodeResult],
+    checked: Sequence[Checked],
+    differences: Sequence[Difference],
+    between: set[int],
+    report: Mapping[str, Any],
 ) -> dict[str, Any]:
+    """The section "model" of the report.
+
+    Args:
+        options: The options.
+        results: The result of each node alone.
+        checked: The results of the other checks.
+        differences: All differences.
+        between: The identities of those between two implementations to compare.
+        report: The rest of the report.
+    """
     model = options.model
-    differences = [d for each in checked for d in each.differences]
+    states: dict[str, list[State]] = {}
+    for state in (state for each in checked for state in each.states):
+        states.setdefault(state.node, []).append(state)
+    by_node: dict[str, list[Difference]] = {}
+    for difference in differences:
+        by_node.setdefault(difference.node, []).append(difference)
     versions = {worker["name"]: worker["version"] for worker in report["run"]["workers"]}
     section = {
         "file": options.file,
@@ -146,8 +171,11 @@ def _section(
             {"name": o.name, "version": versions.get(o.name, ""), "levels": _levels(o, options.levels)}
             for o in options.oracles
         ],
-        "nodes": [_node(result, options, checked) for result in results],
-        "differences": [_difference(d, options.versus) for d in differences],
+        "nodes": [
+            _node(result, options, states.get(result.node.name, ()), by_node.get(result.node.name, ()))
+            for result in results
+        ],
+        "differences": [_difference(d, id(d) in between) for d in differences],
     }
     faults = {f["id"] for f in report["findings"] if Verdict(f["verdict"]).is_fault}
     return {**section, **_decided(section, faults, report)}
@@ -157,44 +185,24 @@ def _levels(oracle: Oracle, chosen: Sequence[str]) -> list[str]:
     return [level for level in oracle.models if not chosen or level in chosen]
 
 
-def _node(result: NodeResult, options: ModelOptions, checked: Sequence[Checked]) -> dict[str, Any]:
+def _node(
+    result: NodeResult, options: ModelOptions, states: Sequence[State], differences: Sequence[Difference]
+) -> dict[str, Any]:
     node = result.node
     checks: list[dict[str, Any]] = []
     if "alone" in options.checks:
         for name, status in result.statuses.items():
-            differs = any(d.node == node.name for d in checked[0].differences) and name in options.versus
+            differs = any(d.check == "alone" for d in differences) and name in options.versus
             state = "not checked" if status.state == "unanswered" else status.state
-            checks.append(
-                {
-                    "check": "alone",
-                    "oracle": name,
-                    "level": "",
-                    "state": "differs" if differs and state == "ok" else state,
-                    "reason": result.note if not status.calls else status.message if not status.answered else "",
-                    "findings": status.findings,
-                }
-            )
-    for each in checked[1:]:
-        for state in each.states:
-            if state.node != node.name:
-                continue
-            own = [
-                d
-                for d in each.differences
-                if (d.node, d.check, d.oracle, d.level) == (node.name, state.check, state.oracle, state.level)
-            ]
-            kinds = {d.kind for d in own}
-            word = "wrong" if kinds & set(FAULTS) else "differs" if "differs" in kinds else "refused" if kinds else ""
-            checks.append(
-                {
-                    "check": state.check,
-                    "oracle": state.oracle,
-                    "level": state.level,
-                    "state": word or ("ok" if state.state == "ok" else "not checked"),
-                    "reason": state.reason,
-                    "findings": [],
-                }
-            )
+            state = "differs" if differs and state == "ok" else state
+            reason = result.note if not status.calls else status.message if not status.answered else ""
+            checks.append(_check("alone", name, "", state, reason, status.findings))
+    for each in states:
+        place = (each.check, each.oracle, each.level)
+        kinds = {d.kind for d in differences if (d.check, d.oracle, d.level) == place}
+        word = "wrong" if kinds & set(FAULTS) else "differs" if "differs" in kinds else "refused" if kinds else ""
+        state = word or ("not checked" if each.state == "not checked" else "ok")
+        checks.append(_check(*place, state, each.reason, ()))
     return {
         "name": node.name,
         "output": node.output,
@@ -210,6 +218,12 @@ def _node(result: NodeResult, options: ModelOptions, checked: Sequence[Checked])
         "note": result.note,
         "checks": checks,
     }
+
+
+def _check(check: str, oracle: str, level: str, state: str, reason: str, findings: Sequence[str]) -> dict[str, Any]:
+    return {
+        "check": check, "oracle": oracle, "level": level, "state": state, "reason": reason[:500], "findings": list(findings),
+    }  # fmt: skip
 
 
 def _operand(role: str, operand: Operand) -> dict[str, Any]:
@@ -229,13 +243,13 @@ def identity(difference: Difference) -> str:
     return f"difference-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
 
 
-def _difference(difference: Difference, versus: Sequence[str]) -> dict[str, Any]:
+def _difference(difference: Difference, is_between: bool) -> dict[str, Any]:
     return {
         "id": identity(difference),
         "node": difference.node,
         "check": difference.check,
         "kind": difference.kind,
-        "is_fault": difference.kind in FAULTS or bool(versus),
+        "is_fault": difference.kind in FAULTS or is_between,
         "oracle": difference.oracle,
         "level": difference.level,
         "against": difference.against,

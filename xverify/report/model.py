@@ -116,10 +116,20 @@ def groups(report: Json) -> list[Group]:
     for entries in by_id.values():
         every = levels.get(entries[0]["oracle"], [])
         ordered = sorted(entries, key=lambda e: every.index(e["level"]) if e["level"] in every else -1)
-        listed.append(Group(tuple(ordered), _levels([e["level"] for e in ordered], every)))
+        shown = [entry["level"] for entry in ordered]
+        # Only the first of several equal runs that differ from another one is in the report.
+        is_first = entries[0]["kind"] == "differs" and len(every) > 1 and shown[0]
+        first = "" if entries[0]["is_fault"] else "first "
+        listed.append(Group(tuple(ordered), f"{first}at the level {shown[0]!r}" if is_first else _levels(shown, every)))
     return sorted(
         listed,
-        key=lambda g: (not g.first["is_fault"], KINDS.index(g.first["kind"]), -g.worst["ulp"], -g.worst["wrong"]),
+        key=lambda g: (
+            not g.first["is_fault"],
+            KINDS.index(g.first["kind"]),
+            bool(g.first["node"]),  # outputs of the model, which its users see, come first
+            -g.worst["ulp"],
+            -g.worst["wrong"],
+        ),
     )
 
 
@@ -248,7 +258,10 @@ def sentence(report: Json) -> str:
         count = f"{len(bad)} of {plural(total, 'node')}" if bad else "outputs of the model"
         return f"{count} {what} {some(blamed, 4)}"
     checked = sum(any(check["state"] in ("ok", "differs") for check in node["checks"]) for node in section["nodes"])
-    ways = some([WORDS[check] for check in section["checks"]], 3)
+    done = {
+        check["check"] for node in section["nodes"] for check in node["checks"] if check["state"] in ("ok", "differs")
+    }
+    ways = some([WORDS[check] for check in section["checks"] if check in done], 3)
     left = "" if checked == total else f" ({plural(total - checked, 'node')} not checked)"
     return f"{plural(checked, 'node')}{left} in {some(names, 4)}: every value is legal, {ways}"
 
