@@ -14,6 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from xverify.core.call import BITS, code_dtype
 from xverify.core.errors import DamagedFileError, UsageError
+from xverify.model import read
 from xverify.model.read import LARGE, HeldConstant, StoredConstant, dtype_of, read_model
 from xverify.oracles.onnx_model import element_type
 
@@ -224,7 +225,7 @@ def test_a_constant_of_each_dtype_in_each_form(tmp_path, dtype):
 
 @pytest.mark.parametrize("form", ["inline", "external"])
 @pytest.mark.parametrize("dtype", ["int8", "float16", "int4", "uint2", "float6_e2m3fn", "int32"])
-def test_a_large_constant_stays_in_its_file(tmp_path, dtype, form):
+def test_a_large_constant_stays_in_its_file(tmp_path, monkeypatch, dtype, form):
     shape = (37, 11, 53)
     codes, raw, _ = _tensors(dtype, shape)
     if form == "external":
@@ -235,16 +236,19 @@ def test_a_large_constant_stays_in_its_file(tmp_path, dtype, form):
     assert len(model.proto.SerializeToString()) < LARGE
     constant = model.nodes[0].operands["x"].constant
     assert isinstance(constant, StoredConstant)
-    for index in (
+    indices = (
         (slice(None),) * 3,
         (slice(3, 9), slice(None), slice(None)),
         (slice(3, 5), slice(2, 10), slice(None)),
         (slice(36, 37), slice(10, 11), slice(50, 53)),
         (slice(0, 2), slice(4, 4), slice(0, 9)),
-    ):
-        part = constant.part(index)
-        assert part.shape == codes[index].shape
-        assert (part.codes == codes[index]).all()
+    )
+    for at_once in (read._AT_ONCE, 8):  # In a few large blocks, or row by row.
+        monkeypatch.setattr(read, "_AT_ONCE", at_once)
+        for index in indices:
+            part = constant.part(index)
+            assert part.shape == codes[index].shape
+            assert (part.codes == codes[index]).all()
 
 
 def test_a_model_with_gigabytes_of_data_needs_little_memory(tmp_path):

@@ -90,9 +90,10 @@ def quantized(folder: Path, per_channel: bool = True) -> Path:
 
 
 def blocked_int4(folder: Path, symmetric: bool = True) -> Path:
-    """The network with the weight of its MatMul as blocked int4 or uint4, in the QDQ form of onnxruntime's quantizer.
+    """The network with blocked int4 or uint4 weights in its MatMul.
 
-    onnxruntime's function makes the values. `blocked_int4_by_tool` makes the same model, but needs onnx_ir.
+    The form is QDQ, as onnxruntime's quantizer writes it, and onnxruntime's function makes the values. `blocked_int4_by_tool`
+    makes the same model, but needs onnx_ir.
     """
     from onnxruntime.capi._pybind_state import quantize_qdq_matmul_4bits
 
@@ -311,7 +312,10 @@ def refer(tensor: Any, location: str, offset: int, length: int | None = None) ->
 
 
 def long_network(folder: Path, count: int = 500) -> Path:
-    """A network of that many DequantizeLinear nodes: half of them of int8 weights per channel, half of uint8 activations."""
+    """A network of that many DequantizeLinear nodes.
+
+    Half of them have int8 weights per channel, and half have uint8 activations.
+    """
     random = np.random.default_rng(5)
     nodes, constants = [], [array("zero", np.uint8(128))]
     value = "x"
@@ -335,7 +339,10 @@ def long_network(folder: Path, count: int = 500) -> Path:
 
 
 def sparse(folder: Path, size: int) -> Path:
-    """A model with an int8 weight of that many bytes in a sparse file. The file's last byte is 7, and all others are 0."""
+    """A model with an int8 weight of that many bytes in a sparse file.
+
+    The file's last byte is 7, and all others are 0.
+    """
     rows, columns = 1024, size // 1024
     weight = onnx.TensorProto(name="w", data_type=TensorProto.INT8, dims=[rows, columns])
     refer(weight, "weights/sparse.data", 0)

@@ -35,7 +35,10 @@ _PIECE = 1 << 26
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """A part of a model, as a model of its own without external data. Its values have their names in the model."""
+    """A part of a model, as a model of its own without external data.
+
+    Its values have their names in the model.
+    """
 
     content: bytes
     """The ONNX model."""
@@ -189,6 +192,8 @@ def _part(web: _Web, members: set[int], replaced: Mapping[str, Operand | Tensor]
         elif name in made and name not in replaced:
             continue
         elif name in web.scope.others:
+            if web.scope.others[name].external_data:
+                return None
             constants.append(web.scope.others[name])
         elif value.dtype not in (*BITS, "bool"):
             return None
@@ -299,7 +304,7 @@ def _cut_down(web: _Web) -> Part | None:
 
 
 def _free_axis(web: _Web, user: int) -> int | None:
-    """The axis of y along which y can be cut if only the extents of the user's result change. None if there is none."""
+    """The axis of y along which y can be cut, so that only extents of the user's result change."""
     node, rank = web.nodes[user], len(web.node.operands["x"].shape or ())
     attributes = {attribute.name: attribute.i for attribute in node.attribute}
     if list(node.input).count(web.node.output) != 1:

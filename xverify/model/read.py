@@ -13,6 +13,7 @@ from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from xverify import contracts
 from xverify.core.call import BITS, Attribute, Tensor, code_dtype
 from xverify.core.errors import DamagedFileError, UsageError
 from xverify.model.nodes import Constant, Node, Operand
+from xverify.oracles.arrays import unpack
 from xverify.oracles.onnx_model import ROLES, element_type
 
 LARGE = 4096
@@ -31,8 +33,8 @@ LARGE = 4096
 _TAG = "xverify.function"
 """The metadata key that keeps the name of a node's function while onnx inlines functions."""
 
-_GATHERED = 1 << 20
-"""Elements of fewer than 8 bits that are read at a time."""
+_AT_ONCE = 1 << 16
+"""Bytes of a block that are read in one step, also if the part needs few of them."""
 
 ONNX_DOMAINS = ("", "ai.onnx.ml")
 """The domains whose operators the installed onnx knows all."""
@@ -55,23 +57,43 @@ class StoredConstant:
 
     def part(self, index: tuple[slice, ...]) -> Tensor:
         """Read the codes of a part, see `Constant.part`."""
+        ranges = [range(extent)[taken] for extent, taken in zip(self.shape, index, strict=True)]
+        codes = np.empty(tuple(map(len, ranges)), code_dtype(self.dtype))
         try:
-            with self.file.open("rb") as file:
-                if file.seek(0, 2) < self.offset + self.nbytes:
-                    raise DamagedFileError(f"{self.file} is too short for a constant of {self.nbytes} bytes in it")
-                if not self.nbytes:
-                    return Tensor(self.dtype, np.zeros(self.shape, code_dtype(self.dtype))[index])
-                with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as memory:
-                    return Tensor(self.dtype, self._codes(memory, index))
+            with self.file.open("rb", buffering=0) as file:
+                if codes.size:
+                    self._fill(file, codes, 0, self.shape, ranges)
         except OSError as error:
             raise DamagedFileError(f"{self.file} cannot be read: {error.strerror}") from None
+        return Tensor(self.dtype, codes)
 
-    def _codes(self, memory: mmap.mmap, index: tuple[slice, ...]) -> NDArray[Any]:
-        """A copy of the codes. No view of the memory survives, so that it can be closed."""
-        if BITS[self.dtype] < 8:
-            return _unpacked(np.frombuffer(memory, np.uint8, self.nbytes, self.offset), self.dtype, self.shape, index)
-        flat = np.frombuffer(memory, code_dtype(self.dtype).newbyteorder("<"), math.prod(self.shape), self.offset)
-        return flat.reshape(self.shape)[index].astype(code_dtype(self.dtype), order="C", copy=True)
+    def _fill(
+        self, file: FileIO, codes: NDArray[Any], start: int, shape: tuple[int, ...], ranges: Sequence[range]
+    ) -> None:
+        """Fill an array with a part of a block of the constant, which begins at the element ``start``."""
+        taken, inner = ranges[0] if ranges else range(1), math.prod(shape[1:])
+        is_contiguous = all(len(kept) == extent for kept, extent in zip(ranges[1:], shape[1:], strict=True))
+        if is_contiguous or bytes_of(self.dtype, (len(taken), inner)) <= _AT_ONCE:
+            block = self._read(file, start + taken.start * inner, len(taken) * inner).reshape(len(taken), *shape[1:])
+            codes[...] = block[(slice(None), *(slice(kept.start, kept.stop) for kept in ranges[1:]))]
+        else:
+            for number, row in zip(taken, codes, strict=True):
+                self._fill(file, row, start + number * inner, shape[1:], ranges[1:])
+
+    def _read(self, file: FileIO, start: int, count: int) -> NDArray[Any]:
+        """Read elements in a row."""
+        bits = BITS[self.dtype]
+        first = start // 4 * 4  # Four elements of 2, 4 or 6 bits end with a byte.
+        first_byte, last_byte = first * bits // 8, ((start + count) * bits + 7) // 8
+        file.seek(self.offset + first_byte)
+        raw = np.fromfile(file, np.uint8, last_byte - first_byte)
+        if len(raw) < last_byte - first_byte:
+            raise DamagedFileError(
+                f"{self.file} is too short: a constant ends at byte {self.offset + self.nbytes}; copy the file again"
+            )
+        if bits < 8:
+            return np.asarray(unpack(raw, bits, start + count - first)[start - first :])
+        return raw.view(code_dtype(self.dtype).newbyteorder("<"))[start - first :]
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,7 +249,7 @@ def _without_large(path: Path) -> tuple[bytes, str]:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
             try:
                 return _shortened(memory, 0, size, onnx.ModelProto.DESCRIPTOR, path.name), digest
-            except (IndexError, ValueError) as error:
+            except (RecursionError, ValueError) as error:
                 raise _damaged(path, str(error) or "it ends too early") from None
 
 
@@ -631,7 +653,10 @@ def _dtypes() -> Mapping[int, str]:
 
 
 def dtype_of(number: int) -> str:
-    """The dtype of an element type's number. "bool", "string" and complex ones are not in `xverify.core.call.BITS`."""
+    """The dtype of an element type's number.
+
+    "bool", "string" and complex dtypes are not in `xverify.core.call.BITS`.
+    """
     return _dtypes().get(number, f"type{number}")
 
 
@@ -656,12 +681,12 @@ def constant_of(path: Path, tensor: Any) -> Constant | None:
         if raw.nbytes != bytes_of(dtype, shape):
             raise _damaged(path, f"the constant {tensor.name} has {raw.nbytes} bytes, not {bytes_of(dtype, shape)}")
         if BITS[dtype] < 8:
-            return HeldConstant(Tensor(dtype, _unpacked(raw, dtype, shape, (slice(None),) * len(shape))))
+            return HeldConstant(Tensor(dtype, unpack(raw, BITS[dtype], math.prod(shape)).reshape(shape)))
         codes = raw.view(code_dtype(dtype).newbyteorder("<")).astype(code_dtype(dtype))
     else:
         codes = _typed(tensor, dtype)
         if BITS[dtype] in (2, 4) and codes.size == bytes_of(dtype, shape):
-            return HeldConstant(Tensor(dtype, _unpacked(codes, dtype, shape, (slice(None),) * len(shape))))
+            return HeldConstant(Tensor(dtype, unpack(codes, BITS[dtype], math.prod(shape)).reshape(shape)))
     if codes.size != math.prod(shape):
         raise _damaged(path, f"the constant {tensor.name} has {codes.size} elements, not {math.prod(shape)}")
     return HeldConstant(Tensor(dtype, codes.reshape(shape)))
@@ -689,32 +714,3 @@ def _constant_of_node(path: Path, node: Any) -> Constant | None:
             values = np.array(attribute.i if attribute.name == "value_int" else attribute.ints, np.int64)
             return HeldConstant(Tensor("int64", values.view(np.uint64)))
     return None
-
-
-def _unpacked(raw: NDArray[Any], dtype: str, shape: tuple[int, ...], index: tuple[slice, ...]) -> NDArray[Any]:
-    """The codes of a part of a tensor whose elements share bytes. The first element has the lowest bits."""
-    bits = BITS[dtype]
-    ranges = [range(extent)[one] for extent, one in zip(shape, index, strict=True)]
-    extents = tuple(map(len, ranges))
-    codes = np.empty(extents, np.uint8)
-    if not codes.size:
-        return codes
-    run = 1
-    axis = len(shape)
-    while axis and (axis == len(shape) or extents[axis] == shape[axis]):
-        axis -= 1
-        run *= extents[axis]
-    starts = np.zeros((), np.int64)
-    for position, taken in enumerate(ranges):
-        stride = math.prod(shape[position + 1 :])
-        offsets = np.arange(taken.start, taken.stop, dtype=np.int64) if position < axis else np.array([taken.start])
-        starts = np.add.outer(starts, offsets * stride)
-    starts = starts.reshape(-1)
-    rows = codes.reshape(-1, run)
-    step = max(1, _GATHERED // run)
-    for first in range(0, len(starts), step):
-        position = (starts[first : first + step, None] + np.arange(run)) * bits
-        byte = position >> 3
-        pair = raw[byte] | raw[np.minimum(byte + 1, len(raw) - 1)].astype(np.uint16) << 8
-        rows[first : first + step] = pair >> (position & 7).astype(np.uint16) & ((1 << bits) - 1)
-    return codes
