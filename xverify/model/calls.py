@@ -129,14 +129,16 @@ def _shapes(node: Node) -> _Shapes:
         ]
         whole = tuple(extent * block if i == axis else extent for i, extent in enumerate(extents))
         shape = whole if known is None else tuple(w if e is None else e for w, e in zip(whole, known, strict=True))
+        if any(s != (-(-e // block) if i == axis else e) for i, (s, e) in enumerate(zip(extents, shape, strict=True))):
+            return _Shapes(shape, tuple(extents), -1, 0)  # the edition forbids it, so nothing may be cut
         return _Shapes(shape, tuple(extents), axis, block)
     if len(scale_shape) != 1:
         return _Shapes(_filled(known or (None,) * rank, 1), _filled(scale_shape, 1), -1, 0)
     along = known[axis] if known is not None else None
     channels = scale_shape[0] if scale_shape[0] is not None else along or 2
     shape = tuple((e or channels) if i == axis else (e or 1) for i, e in enumerate(known or (None,) * rank))
-    if channels == 1 and along not in (None, 1):
-        return _Shapes(shape, (1,), -1, 0)
+    if along not in (None, channels):
+        return _Shapes(shape, (channels,), -1, 0)
     return _Shapes(shape, (channels,), axis, 0)
 
 
@@ -234,26 +236,25 @@ def _codes(dtype: str, random: np.random.Generator) -> NDArray[np.unsignedintege
     return (np.array([*edges, *drawn], np.int64) & np.int64((1 << bits) - 1)).astype(code_dtype(dtype))
 
 
-def _operand(operand: Operand, draw: _Draw, role: str, index: Slices) -> Tensor:
+def _operand(operand: Operand, draw: _Draw, role: str, index: Slices, scale: tuple[int, ...]) -> Tensor:
     if operand.constant is None:
         return Tensor(draw[role].dtype, np.array(draw[role].codes[index]))
-    # A zero point of another shape than the scale's is read whole.
+    # A zero point of another shape than the scale's is read whole, so that the edition can judge it.
     shape = operand.constant.shape
-    fits = len(shape) == len(index) and all(each.stop <= extent for each, extent in zip(index, shape, strict=True))
-    return operand.constant.part(index if fits else tuple(slice(0, extent) for extent in shape))
+    return operand.constant.part(index if shape == scale else tuple(slice(0, extent) for extent in shape))
 
 
-def _call(node: Node, x: Tensor, draw: _Draw, beside: Slices) -> Call:
+def _call(node: Node, shapes: _Shapes, x: Tensor, draw: _Draw, beside: Slices) -> Call:
     tensors = {"x": x}
     for role in ("scale", "zero_point"):
         if role in node.operands:
-            tensors[role] = _operand(node.operands[role], draw, role, beside)
+            tensors[role] = _operand(node.operands[role], draw, role, beside, shapes.scale)
     return Call(node.contract, tensors, dict(node.attributes), f"node {node.name}")
 
 
 def _piece(node: Node, shapes: _Shapes, draw: _Draw, index: Slices, constant: Constant) -> Piece:
     values = math.prod(each.stop - each.start for each in index)
-    return Piece(values, lambda: _call(node, constant.part(index), draw, _beside(index, shapes)))
+    return Piece(values, lambda: _call(node, shapes, constant.part(index), draw, _beside(index, shapes)))
 
 
 def _every_code(node: Node, shapes: _Shapes, draw: _Draw, codes: NDArray[np.unsignedinteger]) -> Iterator[Piece]:
@@ -265,14 +266,14 @@ def _every_code(node: Node, shapes: _Shapes, draw: _Draw, codes: NDArray[np.unsi
     if shapes.axis < 0:
         x = codes.reshape((1,) * (rank - 1) + (count,))
         whole = tuple(slice(0, extent) for extent in shapes.scale)
-        yield Piece(count, lambda: _call(node, Tensor(dtype, x), draw, whole))
+        yield Piece(count, lambda: _call(node, shapes, Tensor(dtype, x), draw, whole))
         return
     channels, axis = shapes.scale[0], shapes.axis
     if rank == 1:
         steps = range(0, count, -(-count // 256))
         for step in steps:
             shifted = codes[(np.arange(channels) + step) % count]
-            yield Piece(channels, lambda x=shifted: _call(node, Tensor(dtype, x), draw, (slice(0, channels),)))  # type: ignore[misc]
+            yield Piece(channels, lambda x=shifted: _call(node, shapes, Tensor(dtype, x), draw, (slice(0, channels),)))  # type: ignore[misc]
         return
     other = rank - 1 if axis != rank - 1 else rank - 2
     size = max(1, PART // count)
@@ -284,7 +285,7 @@ def _every_code(node: Node, shapes: _Shapes, draw: _Draw, codes: NDArray[np.unsi
             shape[other] = count
             row = codes.reshape(shape)
             shape[axis] = part.stop - part.start
-            return _call(node, Tensor(dtype, np.array(np.broadcast_to(row, shape))), draw, (part,))
+            return _call(node, shapes, Tensor(dtype, np.array(np.broadcast_to(row, shape))), draw, (part,))
 
         yield Piece((part.stop - part.start) * count, make)
 
@@ -304,6 +305,6 @@ def _every_code_in_blocks(
                 along[axis] = len(within)
                 row = codes[(within + first) % count].reshape(along)
                 x = Tensor(dtype, np.array(np.broadcast_to(row, shape)))
-                return _call(node, x, draw, _beside(index, shapes))
+                return _call(node, shapes, x, draw, _beside(index, shapes))
 
             yield Piece(math.prod(shape), make)

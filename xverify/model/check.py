@@ -84,7 +84,8 @@ def check_model(options: ModelOptions, emit: Consumer) -> dict[str, Any]:
         limits=options.limits, left_out=options.left_out,
     )  # fmt: skip
     alone = check_alone(nodes, run, emit, options.versus)
-    checked, between = [], list(alone.differences)
+    checked: list[Checked] = []
+    between = list(alone.differences)
     if alone.report["run"]["complete"]:
         checked, others = _within(options)
         between += others
@@ -105,7 +106,8 @@ def _within(options: ModelOptions) -> tuple[list[Checked], list[Difference]]:
     wanted = [name for name in options.checks if name != "alone"]
     if not wanted:
         return [], []
-    checked, between = [], []
+    checked: list[Checked] = []
+    between: list[Difference] = []
     with tempfile.TemporaryDirectory(prefix="xverify-") as scratch:
         folders = [Path(scratch, name) for name in ("workers", "neighbours", "whole", "versus")]
         for folder in folders:
