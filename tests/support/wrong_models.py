@@ -25,7 +25,13 @@ def oracle(node: str, deed: str = "flip") -> Oracle:
     described = onnx_reference.ORACLES[0]
     place = str(Path(__file__).parent)
     return replace(
-        described, name="fake", module=__name__, models=LEVELS, arguments=(node, deed), search_path=(place,), needs_xverify=True
+        described,
+        name="fake",
+        module=__name__,
+        models=LEVELS,
+        arguments=(node, deed),
+        search_path=(place,),
+        needs_xverify=True,
     )
 
 
@@ -34,21 +40,22 @@ def load(node: str, deed: str = "flip") -> Loaded:
 
     Args:
         node: The name of the node whose result changes. "" for none.
-        deed: "flip" changes the last bit of its first value. "fused" does the same if the result is no output of the model. "abort"
-            and "hang" end the run of a model that has the node, and "refuse" refuses it.
+        deed: "flip" changes the last bit of its first value. "fused" changes each value by far, if the result is no output.
+            "abort" and "hang" end the run of a model that has the node, and "refuse" refuses it.
     """
     import onnx
     from onnx.reference import ReferenceEvaluator
     from onnx.reference.op_run import OpRun
 
     class Flip(OpRun):  # type: ignore[misc]
-        """Identity, but for the last bit of the first value."""
+        """Identity, but for the last bit of the first value, or the highest bit of the fraction of each value."""
 
         op_domain = "fake"
 
         def _run(self, x: Any) -> Any:
             y = x.copy()
-            y.reshape(-1).view("uint%d" % (8 * y.itemsize))[0] ^= 1
+            bits = y.reshape(-1).view(f"uint{8 * y.itemsize}")
+            bits[: None if deed == "fused" else 1] ^= 1 << 22 if deed == "fused" else 1
             return (y,)
 
     loaded = onnx_reference.load()

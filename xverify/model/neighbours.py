@@ -29,7 +29,7 @@ from xverify.model.values import outside
 from xverify.model.whole import difference_of, ended, unlike
 from xverify.oracles.model_run import ModelRun
 
-SETS = 4
+SETS = 8
 """The largest number of sets of inputs of a part."""
 
 MOST_VALUES = 1 << 20
@@ -38,7 +38,7 @@ MOST_VALUES = 1 << 20
 AT_ONCE = 50
 """The number of parts that are made, run and compared together."""
 
-MOST_REDUCED = 8
+MOST_REDUCED = 32
 """The number of violations for which a smaller part is looked for."""
 
 SIZES = ((2, 2), (0, 2))
@@ -81,7 +81,7 @@ class _Trial:
 
 
 def check_neighbours(
-    model: Model, nodes: Sequence[Node], runners: Sequence[Runner], seed: int, folder: Path
+    model: Model, nodes: Sequence[Node], runners: Sequence[Runner], folder: Path, seed: int
 ) -> Checked:
     """Check nodes with their neighbours.
 
@@ -91,8 +91,8 @@ def check_neighbours(
         model: The model.
         nodes: The nodes to check.
         runners: The implementations.
-        seed: The seed of drawn inputs.
         folder: An empty folder, for the parts.
+        seed: The seed of drawn inputs.
     """
     differences: list[Difference] = []
     states: list[State] = []
@@ -110,7 +110,12 @@ def check_neighbours(
             shown, of_trial = _compared(trial, results)
             differences += shown
             states += of_trial
-    return Checked(tuple(_reduced(model, differences, nodes, runners, seed, folder)), tuple(states))
+    reduced = list(_reduced(model, differences, nodes, runners, seed, folder))
+    others = _due_to_others(reduced, nodes)
+    return Checked(
+        tuple(difference for difference in reduced if _at_node(difference) not in others),
+        tuple(_explained(state, others.get((state.node, state.oracle, state.level), "")) for state in states),
+    )
 
 
 # --- parts and their inputs ---------------------------------------------------------------------
@@ -184,7 +189,7 @@ def make_trial(part: cut.Part, seed: int) -> _Trial:
     if (size := sum(tensor.size for tensor in base.values())) > MOST_VALUES:
         raise ValueError(f"its part has {size} values as inputs")
     random = np.random.default_rng(seed)
-    sources = _sources(part)
+    sources = _sources(part, random)
     met: set[int] = set()
     sets: list[dict[str, Tensor]] = []
     legal: list[Evaluated] = []
@@ -212,10 +217,10 @@ class _Sources:
     """Inputs that lead to x of a DequantizeLinear."""
     scales: frozenset[str]
     numbers: NDArray[np.float64]
-    """The numbers that quantize to each code, for all QuantizeLinear nodes with constant scales."""
+    """The numbers that quantize to each code, for all QuantizeLinear nodes with constant scales, in any order."""
 
 
-def _sources(part: cut.Part) -> _Sources:
+def _sources(part: cut.Part, random: np.random.Generator) -> _Sources:
     import onnx
 
     graph = onnx.load_model_from_string(part.content).graph
@@ -230,7 +235,8 @@ def _sources(part: cut.Part) -> _Sources:
             scale = constants[node.input[1]]
             zero = constants.get(node.input[2]) if len(node.input) > 2 else None
             numbers.append(_quantizing(scale, zero))
-    return _Sources(frozenset(codes), frozenset(scales), np.concatenate(numbers) if numbers else np.zeros(0))
+    shuffled = random.permutation(np.unique(np.concatenate(numbers))) if numbers else np.zeros(0)
+    return _Sources(frozenset(codes), frozenset(scales), shuffled)
 
 
 def _quantizing(scale: Tensor, zero: Tensor | None) -> NDArray[np.float64]:
@@ -251,8 +257,8 @@ def _chosen(name: str, tensor: Tensor, sources: _Sources, number: int, random: n
     if dtype in FLOATS and name in sources.scales:
         made = encode(dtype, np.exp2(random.uniform(-8, 2, tensor.shape)))
     elif dtype in FLOATS and len(sources.numbers):
-        numbers = sources.numbers[(random.permutation(max(size, len(sources.numbers))) % len(sources.numbers))[:size]]
-        made = encode(dtype, np.asarray(numbers).reshape(tensor.shape))
+        numbers = np.take(sources.numbers, np.arange(size) + number * size, mode="wrap")
+        made = encode(dtype, numbers.reshape(tensor.shape))
     elif name in sources.codes and BITS[dtype] <= 16:
         first = number * size
         made = ((np.arange(size) + first) % (1 << BITS[dtype])).astype(code_dtype(dtype)).reshape(tensor.shape)
@@ -301,7 +307,9 @@ def _compared(trial: _Trial, results: Mapping[At, Sequence[Result]]) -> tuple[li
 
 
 def _of_trial(difference: Difference, node: Node, trial: _Trial) -> Difference:
-    return replace(difference, node=node.name, part=trial.part.content, operators=trial.part.operators)
+    first = trial.nodes[0].name
+    message = difference.message or ("" if node.name == first else f"the run was of the equal part around {first}")
+    return replace(difference, node=node.name, part=trial.part.content, operators=trial.part.operators, message=message)
 
 
 def _at(
@@ -389,3 +397,47 @@ def _smaller(model: Model, node: Node, difference: Difference, runner: Runner, s
         if shown and shown[0].kind == "violation":
             return shown[0]
     return difference
+
+
+# --- the node that is wrong ---------------------------------------------------------------------
+
+
+def _at_node(difference: Difference) -> tuple[str, str, str]:
+    return difference.node, difference.oracle, difference.level
+
+
+def _due_to_others(differences: Sequence[Difference], nodes: Sequence[Node]) -> dict[tuple[str, str, str], str]:
+    """For each violation that shows the wrong result of another node: the name of that node.
+
+    The part of that node does not have this node, but the smallest part of this node has that one.
+    """
+    names = {node.output: node.name for node in nodes if not node.graph}
+    by_part: dict[bytes, set[str]] = {}
+    inside: dict[tuple[str, str, str], set[str]] = {}
+    for difference in differences:
+        if difference.kind == "violation":
+            if difference.part not in by_part:
+                by_part[difference.part] = _nodes_in(difference, names)
+            inside[_at_node(difference)] = by_part[difference.part]
+    others = {}
+    for (node, oracle, level), near in inside.items():
+        wrong = [each for each in near - {node} if node not in inside.get((each, oracle, level), {node})]
+        if wrong:
+            others[node, oracle, level] = min(wrong)
+    # A violation is left out only for one that stays.
+    return {at: name for at, name in others.items() if (name, *at[1:]) not in others}
+
+
+def _explained(state: State, other: str) -> State:
+    """The state of a node, if another one is wrong in its part."""
+    if not other:
+        return state
+    return replace(state, state="not checked", reason=f"its part has the node {other}, whose result is wrong there")
+
+
+def _nodes_in(difference: Difference, names: Mapping[str, str]) -> set[str]:
+    """The names of the checked nodes in the part of a difference."""
+    import onnx
+
+    graph = onnx.load_model_from_string(difference.part).graph
+    return {names[output] for node in graph.node for output in node.output if output in names}

@@ -19,20 +19,6 @@ a MatMul, are not the same in two runs; it is no fault. The others are endings o
 """
 
 
-@dataclass(frozen=True)
-class Shown:
-    """A wrong element in a part of a model."""
-
-    value: str
-    """The name of the value."""
-    index: tuple[int, ...]
-    dtype: str
-    got: str
-    """Its bits in hex."""
-    legal: tuple[str, ...]
-    """The legal bits in hex."""
-
-
 @dataclass(frozen=True, eq=False)
 class Difference:
     """A difference that a check with neighbours or within the whole model shows at a node, in one implementation."""
@@ -50,7 +36,7 @@ class Difference:
     value: str = ""
     """The name of the value with the first wrong element."""
     index: tuple[int, ...] = ()
-    """The index of that element."""
+    """The index of that element: in the part, if there is one."""
     dtype: str = ""
     got: str = ""
     """Its bits in hex."""
@@ -70,8 +56,6 @@ class Difference:
     """The smallest part of the model that shows it, as an ONNX model without external data; empty if there is none."""
     inputs: Mapping[str, Tensor] = field(default_factory=dict)
     """The inputs of that part."""
-    shown: Shown | None = None
-    """The first wrong element in that part. None: it is the element above."""
 
 
 StateOf = Literal["ok", "difference", "not checked"]

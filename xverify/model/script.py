@@ -73,7 +73,6 @@ def script(difference: Difference) -> str:
 
 
 def _data(difference: Difference, oracle: Oracle | None) -> dict[str, Any]:
-    shown = difference.shown or difference
     other = difference.against.removeprefix(f"{difference.oracle} ") if difference.against else ""
     return {
         "node": difference.node,
@@ -84,11 +83,11 @@ def _data(difference: Difference, oracle: Oracle | None) -> dict[str, Any]:
         "against": difference.against,
         # The other run, if it is of the same implementation.
         "other": other if oracle is not None and other in oracle.models else "",
-        "value": shown.value,
-        "index": list(shown.index),
-        "dtype": shown.dtype,
-        "got": shown.got,
-        "legal": list(shown.legal),
+        "value": difference.value,
+        "index": list(difference.index),
+        "dtype": difference.dtype,
+        "got": difference.got,
+        "legal": list(difference.legal),
         "message": difference.message[:500],
         "module": "" if oracle is None else re.sub(r"^xverify\.", "standalone.", oracle.module),
         "load": "" if oracle is None else oracle.load,

@@ -14,9 +14,10 @@ from pathlib import Path
 from xverify.core.call import BITS, Call, Tensor
 from xverify.core.errors import DamagedFileError
 from xverify.model import cut
+from xverify.model.exact import constants_of
 from xverify.model.nodes import Constant, Node, Operand
 from xverify.model.read import Model
-from xverify.model.result import Check, Checked, Difference, Shown, State
+from xverify.model.result import Check, Checked, Difference, State
 from xverify.model.runs import At, Result, Runner, run_each
 from xverify.model.values import Judge, Wrong, between
 from xverify.oracles.model_run import ModelRun
@@ -141,7 +142,7 @@ def difference_of(node: str, check: Check, at: At, value: str, wrong: Wrong) -> 
     return Difference(
         node, check, "violation", *at, value=value, index=wrong.index, dtype=wrong.dtype, got=wrong.got, legal=wrong.legal,
         wrong=wrong.wrong, elements=wrong.elements, ulp=wrong.ulp, message=wrong.message,
-    )  # type: ignore[arg-type]  # fmt: skip
+    )  # fmt: skip
 
 
 # --- two runtimes -------------------------------------------------------------------------------
@@ -357,10 +358,12 @@ def _with_part(
             result = run_each([runner], [run])[runner.name, runner.levels[0]][0]
         finally:
             shutil.rmtree(place, ignore_errors=True)
-        wrong = _wrong_in(node, part, result, fed)
-        if wrong is not None:
-            shown = Shown(part.operands["y"], wrong.index, wrong.dtype, wrong.got, wrong.legal)
-            return replace(difference, part=content, inputs=fed, operators=part.operators, shown=shown)
+        wrong = _wrong_in_part(node, part, result, fed)
+        if wrong is not None and wrong.wrong:
+            return replace(
+                difference, part=content, inputs=fed, operators=part.operators,
+                index=wrong.index, dtype=wrong.dtype, got=wrong.got, legal=wrong.legal,
+            )  # fmt: skip
     return difference
 
 
@@ -387,31 +390,23 @@ def _values_at(
     return held if all(operand.value in held for operand in wanted) else None
 
 
-def _wrong_in(node: Node, part: cut.Part, result: Result, fed: Mapping[str, Tensor]) -> Wrong | None:
-    """The wrong elements of the node's result in a run of a part; None if there are none."""
+def _wrong_in_part(node: Node, part: cut.Part, result: Result, fed: Mapping[str, Tensor]) -> Wrong | None:
+    """The wrong elements of the node's result in a run of a part, None if it cannot be judged."""
     values = {**fed, **result.outputs}
     tensors = {role: values[name] for role, name in part.operands.items() if name in values and role != "y"}
     y = values.get(part.operands["y"])
     constants = {role: operand for role, operand in node.operands.items() if role not in tensors}
     if y is None or any(operand.constant is None for operand in constants.values()):
         return None
-    held = part_constants(part)
+    held = constants_of(part.content)
     tensors.update({role: held[part.operands[role]] for role in constants if part.operands[role] in held})
     if tensors.keys() != node.operands.keys():
         return None
     try:
         judge = Judge(Call(node.contract, tensors, dict(node.attributes)))
-        wrong = Wrong(0) if judge.refusal else judge.wrong(y)
-        return wrong if wrong.wrong else None
+        return None if judge.refusal else judge.wrong(y)
     except ValueError:
         return None
-
-
-def part_constants(part: cut.Part) -> dict[str, Tensor]:
-    """The constants of a part by name."""
-    from xverify.model.exact import constants_of
-
-    return constants_of(part.content)
 
 
 def with_outputs(part: cut.Part, values: Sequence[str]) -> bytes:
