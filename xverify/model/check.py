@@ -115,7 +115,9 @@ def _within(options: ModelOptions) -> tuple[list[Checked], list[Difference]]:
         workers, neighbours, whole, versus = folders
         with started(options.oracles, workers, options.levels, options.seconds) as runners:
             if runners and "neighbours" in wanted:
-                checked.append(check_neighbours(options.model, options.nodes, runners, options.seed, neighbours))
+                checked.append(
+                    check_neighbours(options.model, options.nodes, runners, folder=neighbours, seed=options.seed)
+                )
             if runners and "whole" in wanted:
                 checked.append(check_whole(options.model, options.nodes, runners, options.inputs, whole))
             if len(runners) == len(options.versus) == 2 and "whole" in wanted:
