@@ -14,6 +14,7 @@ from xverify.cli.history import history
 from xverify.cli.inspect import contracts, explain, oracles
 from xverify.cli.ledger import ledger
 from xverify.cli.merge import merge
+from xverify.cli.model import model
 from xverify.cli.replay import replay
 from xverify.cli.resume import resume
 from xverify.cli.sweep import report, sweep
@@ -27,8 +28,8 @@ COLLECTION = (10_000, 20, 20)
 def main() -> None:
     """Compare implementations of dequantization with their specifications, bit for bit.
 
-    Start with "xverify sweep" for installed frameworks, or "xverify gate --kernel file.py:function" for a kernel of
-    your own.
+    Start with "xverify sweep" for installed frameworks, "xverify gate --kernel file.py:function" for a kernel of
+    your own, or "xverify model file.onnx" for a model.
 
     Exit codes: 0 pass, 1 findings, 2 wrong usage, 3 could not do its work.
     """
@@ -36,7 +37,7 @@ def main() -> None:
 
 
 commands = (
-    sweep, resume, gate, certify, replay, bisect, report, merge, history, ledger, oracles, contracts, explain, bench,
+    sweep, resume, gate, model, certify, replay, bisect, report, merge, history, ledger, oracles, contracts, explain, bench,
 )  # fmt: skip
 
 for command in commands:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Callable
 from functools import wraps
@@ -62,6 +63,8 @@ def _run(command: Callable[..., int | None], args: tuple[Any, ...], options: dic
     try:
         sys.exit(command(*args, **options) or PASS)
     except (UsageError, DamagedFileError, OracleFileError, UnknownRecipeError) as error:
+        if command.__name__ != "model" and (file := _model_among(args, options)):
+            fail(f"{file} is an ONNX model: check its nodes with: {shlex.join(['xverify', 'model', file])}", USAGE)
         fail(str(error), USAGE)
     except (DocumentError, EnvironmentFailedError, UnableError, UnknownEditionError, WorkerFailedError) as error:
         fail(str(error), UNABLE)
@@ -72,6 +75,15 @@ def _run(command: Callable[..., int | None], args: tuple[Any, ...], options: dic
         if sentence := blamed_file(error):
             fail(sentence, UNABLE)
         raise
+
+
+def _model_among(args: tuple[Any, ...], options: dict[str, Any]) -> str:
+    """The first argument or option that names an ONNX model, "" if there is none."""
+    values = [*args, *options.values()]
+    words = [word for value in values for word in (value if isinstance(value, tuple) else (value,))]
+    return next(
+        (str(word) for word in words if isinstance(word, (str, os.PathLike)) and str(word).endswith(".onnx")), ""
+    )
 
 
 def console_of_output(markup: bool = True) -> Console:

@@ -95,6 +95,7 @@ def _observe(state: RunState, judged: Judged, outcomes: dict[Subject, Outcome]) 
     tested = verdicts.tested(judged)
     for clause in tested:
         state.clause_cases[clause] += 1
+    at_fault = set()
     for subject, outcome in outcomes.items():
         # A forbidden call puts its clause to the test by being refused, an allowed one by being answered.
         decided = outcome.refused or outcome.kind == "tensor"
@@ -104,11 +105,15 @@ def _observe(state: RunState, judged: Judged, outcomes: dict[Subject, Outcome]) 
         is_judged = state.pool.judges(contract, subject.name)
         if state.options.rules.every_call and subject == state.pool.subjects[state.options.oracles[0].name][0]:
             state.reach[contract.id].count(judged.call, judged.judgement.verdict, outcome)
-        for discrepancy in state.tally.observe(judged, subject, outcome, is_judged):
+        discrepancies = state.tally.observe(judged, subject, outcome, is_judged)
+        for discrepancy in discrepancies:
             record(state, discrepancy, subject, judged, outcome)
+        if state.tally.last_was_wrong or any(each.key.verdict.is_fault for each in discrepancies):
+            at_fault.add(subject)
         is_wrong = state.tally.last_was_wrong or _wrongly_refused(state, judged, subject, outcome)
         if is_judged and is_wrong and not state.fault_seen:
             record_fault(state, judged, subject)
+    state.options.rules.watch(judged, outcomes, at_fault)
     state.changes.observe(judged, outcomes)
     if judged.judgement.verdict == "unspecified":
         _compare_open(state, judged, outcomes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from xverify.core.call import Call, Outcome
@@ -45,3 +45,8 @@ class Rules:
 
     learn: Callable[[Call, Subject, Outcome], None] = lambda call, subject, outcome: None
     """learn(call, subject, outcome): called with every outcome before it is judged."""
+
+    watch: Callable[[Judged, Mapping[Subject, Outcome], Collection[Subject]], None] = lambda judged, outcomes, wrong: (
+        None
+    )
+    """watch(judged call, outcomes, subjects at fault in it): called for every call after it is judged."""

@@ -140,12 +140,23 @@ def script_for(finding: Json, clause: Json | None = None) -> str:
         package = "standalone"
         loaded = data["oracle"] or {"module": "xverify.core.call", "load": "Call", "path": ""}
         in_graph = bool((data["call"] or {}).get("around")) or loaded["path"].startswith("graph")
-        modules = sources(loaded["module"].replace("standalone.", "xverify."), loaded["load"], in_graph)
-        entries = "".join(f"    {_standalone(name)!r}: {_quoted(_standalone(t))},\n" for name, t in modules.items())
-        comment = "# The source of xverify that calls the implementation: what is needed of it."
-        parts += [f"{comment}\nSOURCES = {{\n{entries}}}", _EMBEDDED]
+        parts.append(embedded(loaded["module"].replace("standalone.", "xverify."), loaded["load"], in_graph))
     parts.append(f"from {package}.core.call import {', '.join(_CORE)}  # noqa: E402")
     return "\n\n\n".join(part.strip("\n") for part in parts) + "\n\n" + _TAIL
+
+
+def embedded(module: str, function: str, in_graph: bool = True) -> str:
+    """The statements that make a function of xverify importable from the package "standalone", without xverify.
+
+    Args:
+        module: A module of `xverify.oracles`.
+        function: The name of a function in it.
+        in_graph: False leaves out what only calls inside a graph need.
+    """
+    modules = sources(module, function, in_graph)
+    entries = "".join(f"    {_standalone(name)!r}: {_quoted(_standalone(t))},\n" for name, t in modules.items())
+    comment = "# The source of xverify that calls the implementation: what is needed of it."
+    return f"{comment}\nSOURCES = {{\n{entries}}}\n\n\n{_EMBEDDED.strip()}"
 
 
 # -- the implementation ----------------------------------------------------------------------------------
@@ -198,7 +209,7 @@ def _oracle_data(finding: Json) -> Json | None:
         arguments = [name]
     elif option:
         # with_option would look for the option's files here; a script runs elsewhere.
-        arguments += getattr(importlib.import_module(oracle.module), "option_arguments", lambda option: ())(option)
+        arguments += option_arguments(oracle, name)
         target = "option" if "=" in option else ""
     arguments += [a for setting in oracle.varies if setting.name == setting_of(name) for a in setting.arguments]
     packages = (oracle.distribution, *oracle.distributions) if oracle.distribution else ()
@@ -212,6 +223,14 @@ def _oracle_data(finding: Json) -> Json | None:
         "packages": list(packages),
         "path": "threads" if target and "threads-differ" in notes else _plain(subject["options"]),
     }
+
+
+def option_arguments(oracle: Oracle, name: str) -> list[str]:
+    """The arguments for ``load`` that stand for the option in an implementation's name."""
+    option = re.split(r"\[\w+=|==|@", name, maxsplit=1)[0].partition(":")[2]
+    if not option:
+        return []
+    return [*getattr(importlib.import_module(oracle.module), "option_arguments", lambda option: ())(option)]
 
 
 # -- the data --------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from xverify.core.severity import Severity
 from xverify.core.verdict import Verdict
 from xverify.report import causes as of_causes
 from xverify.report import decision, overview, sentences, summary
+from xverify.report import model as of_model
 from xverify.report.causes import Cause
 from xverify.report.changes import histories
 from xverify.report.characterisation import characterise, indistinguishable, undistinguished
@@ -64,6 +65,7 @@ def render(report: Json, since: Difference | None = None, strips: Mapping[str, S
         report=report,
         run=report["run"],
         decided=_decided(report) if "gate" in report else None,
+        model=_checked(report) if "model" in report else None,
         trust=report["coverage"]["trust"],
         own_time=summary.own_time(report),
         grid=overview.grid(report, listed),
@@ -224,6 +226,44 @@ def _decided(report: Json) -> Decided:
         replays={
             finding["id"]: replay_line(report, finding, most=SHORT_LINE) for finding in mine if finding["witness"]
         },
+    )
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The check of a model."""
+
+    word: str
+    """PASS, FAIL or UNABLE."""
+    tone: str
+    sentence: str
+    """The rest of the decision."""
+    failing: Sequence[tuple[Cause, Sequence[str]]]
+    """The causes of wrong values of nodes alone, each with the names of the nodes."""
+    groups: Sequence[of_model.Group]
+    """Differences in the model."""
+    faults: Sequence[of_model.Group]
+    """Those of them that are faults."""
+    columns: Sequence[tuple[str, str]]
+    rows: Sequence[of_model.Row]
+    notes: Sequence[str]
+    words: Mapping[str, str]
+    """The checks in words."""
+
+
+def _checked(report: Json) -> Checked:
+    word, groups = of_model.word(report), of_model.groups(report)
+    return Checked(
+        word=word,
+        tone={"PASS": "good", "FAIL": "bad", "UNABLE": "warn"}[word],
+        sentence=of_model.sentence(report),
+        failing=[(cause, of_model.nodes_showing(report, cause)) for cause in of_model.failing_causes(report)],
+        groups=groups,
+        faults=[group for group in groups if group.first["is_fault"]],
+        columns=of_model.columns(report),
+        rows=of_model.rows(report),
+        notes=of_model.notes(report),
+        words=of_model.WORDS,
     )
 
 

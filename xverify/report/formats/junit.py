@@ -2,18 +2,19 @@
 
 Each cell is a test case, which fails if the implementation is at fault in it. In the report of a gate, only the
 findings count on which the gate fails. Each shows the command that repeats it. A gate that could not do its work is an
-error.
+error. In the check of a model, each node is a test case.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from xml.etree import ElementTree as Xml
 
 from xverify.core.verdict import Verdict
 from xverify.report import decision, summary
+from xverify.report import model as of_model
 from xverify.report.decision import SHORT_LINE, replay_line
 from xverify.report.summary import Json
 
@@ -26,6 +27,8 @@ _SILENT = ("unsupported", "unspecified")
 
 def render(report: Json) -> str:
     """Return one suite for each edition and implementation. A finding in the ledger is no failure."""
+    if "model" in report:
+        return _printed(_of_model(report))
     gate = report.get("gate")
     at_fault = _is_fault if gate is None else lambda finding: finding["id"] in gate["failing"]
     faults = _faults(report, at_fault)
@@ -51,10 +54,58 @@ def render(report: Json) -> str:
         suite.set("skipped", str(len(suite.findall("testcase/skipped"))))
     if gate is not None and gate["outcome"] == "unable":
         _say_unable(root, report)
-    for name in ("tests", "failures", "skipped", *([] if gate is None else ["errors"])):
+    _count(root, () if gate is None else ("errors",))
+    return _printed(root)
+
+
+def _count(root: Xml.Element, further: Sequence[str]) -> None:
+    """Set the counts of all suites together."""
+    for name in ("tests", "failures", "skipped", *further):
         root.set(name, str(sum(int(suite.get(name, "0")) for suite in root)))
+
+
+def _printed(root: Xml.Element) -> str:
     Xml.indent(root)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + Xml.tostring(root, encoding="unicode") + "\n"
+
+
+def _of_model(report: Json) -> Xml.Element:
+    """Return one suite for each implementation, with a test case for each node of the model."""
+    section = report["model"]
+    root = Xml.Element("testsuites", name="xverify", time=str(report["run"]["seconds"]))
+    faults = [group for group in of_model.groups(report) if group.first["is_fault"]]
+    sentences = {finding["id"]: f"{finding['summary']} ({finding['id']})" for finding in report["findings"]}
+    for entry in section["implementations"]:
+        name = entry["name"]
+        cases = [(node["name"], [c for c in node["checks"] if c["oracle"] == name]) for node in section["nodes"]]
+        own = [group for group in faults if group.first["oracle"] == name]
+        if any(not group.first["node"] for group in own):
+            cases.append(("", []))
+        suite = Xml.SubElement(
+            root, "testsuite", name=clean(f"{section['file']} {name}"), tests=str(len(cases)), errors="0"
+        )
+        for node, checks in cases:
+            case = Xml.SubElement(
+                suite, "testcase", classname=clean(f"xverify.model.{name}"), name=clean(node or "outputs of the model")
+            )
+            lines = [sentences[f] for c in checks if c["state"] == "wrong" for f in c["findings"] if f in sentences]
+            lines += [f"{g.where}: {g.amount}. {g.bits}" for g in own if g.first["node"] == node]
+            if lines:
+                failure = Xml.SubElement(case, "failure", type="model", message=clean(lines[0]))
+                failure.text = clean("\n".join(lines))
+            elif not any(c["state"] in ("ok", "differs") for c in checks):
+                reason = next((c["reason"] for c in checks if c["reason"]), "not checked")
+                Xml.SubElement(case, "skipped", message=clean(reason))
+        suite.set("failures", str(len(suite.findall("testcase/failure"))))
+        suite.set("skipped", str(len(suite.findall("testcase/skipped"))))
+    if section["outcome"] == "unable":
+        suite = Xml.SubElement(
+            root, "testsuite", name=clean(section["file"]), tests="1", failures="0", skipped="0", errors="1"
+        )
+        case = Xml.SubElement(suite, "testcase", classname="xverify.model", name=clean(section["file"]))
+        Xml.SubElement(case, "error", type="unable", message=clean(section["reason"]))
+    _count(root, ("errors",))
+    return root
 
 
 def _is_fault(finding: Json) -> bool:

@@ -1,0 +1,319 @@
+"""The check of a model in a report, for every format: nodes, differences and the decision."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from xverify.core.verdict import Verdict
+from xverify.report import causes as of_causes
+from xverify.report.causes import Cause
+from xverify.report.summary import Json, grouped, plural
+from xverify.verify.cause_titles import some
+
+WORDS = {"alone": "alone", "neighbours": "with neighbours", "whole": "in the whole model"}
+"""The checks in words."""
+
+STATES = ("wrong", "differs", "refused", "not checked", "ok")
+"""The states of a node in a check, the worst first."""
+
+TONES = {"wrong": "bad", "differs": "open", "refused": "quiet", "not checked": "quiet", "ok": "good"}
+
+KINDS = ("crash", "hang", "violation", "rejected", "differs")
+"""The kinds of differences, the worst first."""
+
+_DECISIONS = {"pass": "PASS", "findings": "FAIL", "unable": "UNABLE"}
+
+MOST_OPERATORS = 8
+"""Number of operators of a part that a line names."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """One difference at a node, at all levels of an implementation that show it."""
+
+    entries: tuple[Json, ...]
+    """The differences of the levels, the least optimised level first."""
+    levels: str
+    """The levels in words: "at every level"; "" for a check without levels."""
+
+    @property
+    def first(self) -> Json:
+        """The difference of the least optimised level."""
+        return self.entries[0]
+
+    @property
+    def worst(self) -> Json:
+        """The difference with the most wrong elements."""
+        return max(self.entries, key=lambda entry: int(entry["wrong"]))
+
+    @property
+    def tone(self) -> str:
+        return "bad" if self.first["is_fault"] else "open"
+
+    @property
+    def node(self) -> str:
+        """The node in words; the model's outputs if the difference belongs to no node."""
+        return f"node {self.first['node']}" if self.first["node"] else f"output {self.first['value']}"
+
+    @property
+    def where(self) -> str:
+        """The check and the levels."""
+        return " ".join(filter(None, (WORDS[self.first["check"]], self.levels)))
+
+    @property
+    def amount(self) -> str:
+        """The number of wrong elements, or the message of an ending."""
+        entry = self.worst
+        if entry["kind"] in ("crash", "hang", "rejected"):
+            what = {"crash": "ends the process", "hang": "does not answer", "rejected": "refuses"}[entry["kind"]]
+            return f"{what}{': ' if entry['message'] else ''}{' '.join(entry['message'].split())[:200]}"
+        if not entry["value"] or not entry["got"]["hex"]:
+            return str(entry["message"]) or "the results differ"
+        single = entry["wrong"] == 1
+        word = f"{'is' if single else 'are'} illegal"
+        if entry["kind"] != "violation":
+            word = f"{'differs' if single else 'differ'} from {entry['against']}"
+        distance = f", by up to {grouped(entry['ulp'])} ULP" if entry["ulp"] > 0 else ""
+        return f"{grouped(entry['wrong'])} of {plural(entry['elements'], 'value')} {word}{distance}"
+
+    @property
+    def bits(self) -> str:
+        """The first wrong element: its bits, and the legal ones."""
+        entry = self.first
+        if not entry["got"]["hex"]:
+            return ""
+        legal = " or ".join(map(in_bits, entry["legal"]))
+        name = "legal" if entry["kind"] == "violation" else entry["against"]
+        return f"{entry['value']}{entry['index']} is {in_bits(entry['got'])}; {name}: {legal}"
+
+    @property
+    def operators(self) -> str:
+        return some(self.first["operators"], MOST_OPERATORS)
+
+    @property
+    def cause(self) -> str:
+        """The cause, as far as the levels tell it; "" if they do not."""
+        if self.first["check"] == "alone" or not self.levels.startswith("from "):
+            return ""
+        around = f" of {self.operators}" if len(self.first["operators"]) > 1 else ""
+        return f"the optimiser's rewrite{around} changes the values: the node is right at lower levels"
+
+
+def in_bits(value: Json) -> str:
+    """A value in decimal with its bits."""
+    return f"{value['decimal']} ({value['hex']})" if value["decimal"] else str(value["hex"])
+
+
+def groups(report: Json) -> list[Group]:
+    """The differences of a model, by node and implementation, worst first."""
+    section = report["model"]
+    levels = {entry["name"]: list(entry["levels"]) for entry in section["implementations"]}
+    by_id: dict[str, list[Json]] = {}
+    for entry in section["differences"]:
+        by_id.setdefault(entry["id"], []).append(entry)
+    listed = []
+    for entries in by_id.values():
+        every = levels.get(entries[0]["oracle"], [])
+        ordered = sorted(entries, key=lambda e: every.index(e["level"]) if e["level"] in every else -1)
+        shown = [entry["level"] for entry in ordered]
+        # Only the first of several equal runs that differ from another one is in the report.
+        is_first = entries[0]["kind"] == "differs" and len(every) > 1 and shown[0]
+        first = "" if entries[0]["is_fault"] else "first "
+        listed.append(Group(tuple(ordered), f"{first}at the level {shown[0]!r}" if is_first else _levels(shown, every)))
+    return sorted(
+        listed,
+        key=lambda g: (
+            not g.first["is_fault"],
+            KINDS.index(g.first["kind"]),
+            bool(g.first["node"]),  # outputs of the model, which its users see, come first
+            -g.worst["ulp"],
+            -g.worst["wrong"],
+        ),
+    )
+
+
+def _levels(shown: Sequence[str], every: Sequence[str]) -> str:
+    """The levels that show a difference, in words."""
+    shown = [level for level in dict.fromkeys(shown) if level]
+    if not shown:
+        return ""
+    if len(shown) == len(every):
+        return "at every level" if len(every) > 1 else ""
+    if len(shown) > 1 and list(every[-len(shown) :]) == shown:
+        return f"from the level {shown[0]!r} on"
+    if every and shown == [every[-1]]:
+        return f"from the level {shown[0]!r} on"
+    return f"at the level{'s' * (len(shown) > 1)} {', '.join(shown)}"
+
+
+def failing_causes(report: Json) -> list[Cause]:
+    """The causes of wrong values of nodes alone, worst first."""
+    return of_causes.causes(report, [f for f in report["findings"] if Verdict(f["verdict"]).is_fault])
+
+
+def open_causes(report: Json) -> list[Cause]:
+    """The causes that are no fault, such as values for which the edition admits several results."""
+    return of_causes.causes(report, [f for f in report["findings"] if not Verdict(f["verdict"]).is_fault])
+
+
+def nodes_showing(report: Json, cause: Cause) -> list[str]:
+    """The names of the nodes that show a cause alone."""
+    ids = {finding["id"] for finding in cause.findings}
+    return [
+        node["name"]
+        for node in report["model"]["nodes"]
+        if any(ids.intersection(check["findings"]) for check in node["checks"])
+    ]
+
+
+@dataclass(frozen=True)
+class Field:
+    """The state of a node in one check, in one implementation."""
+
+    state: str
+    words: str
+    title: str = ""
+    """The reason, or the levels."""
+
+    @property
+    def tone(self) -> str:
+        return TONES[self.state]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A node in the table of nodes."""
+
+    node: Json
+    edition: str
+    types: str
+    fields: tuple[Field | None, ...]
+    """One for each column of `columns`."""
+
+    @property
+    def rank(self) -> int:
+        """The place of the worst state."""
+        return min((STATES.index(field.state) for field in self.fields if field is not None), default=len(STATES))
+
+
+def columns(report: Json) -> list[tuple[str, str]]:
+    """The columns of the table of nodes: implementation and check."""
+    section = report["model"]
+    met = {(check["oracle"], check["check"]) for node in section["nodes"] for check in node["checks"]}
+    names = [entry["name"] for entry in section["implementations"]]
+    return [(name, check) for name in names for check in section["checks"] if (name, check) in met]
+
+
+def rows(report: Json) -> list[Row]:
+    """The nodes, worst first and else in the order of the model."""
+    heads = columns(report)
+    return sorted((_row(node, heads) for node in report["model"]["nodes"]), key=lambda row: row.rank)
+
+
+def _row(node: Json, heads: Sequence[tuple[str, str]]) -> Row:
+    by_column: dict[tuple[str, str], list[Json]] = {}
+    for check in node["checks"]:
+        by_column.setdefault((check["oracle"], check["check"]), []).append(check)
+    types = [
+        f"{operand['dtype'] or '?'}{_shape(operand['shape'])}{'' if operand['constant'] else ' at run time'}"
+        for operand in node["operands"]
+    ]
+    fields = tuple(_field(by_column[head]) if head in by_column else None for head in heads)
+    # Every node is a DequantizeLinear: domain and version tell the editions apart.
+    edition = node["contract"].replace("/DequantizeLinear-", " ")
+    return Row(node, edition, " · ".join(types), fields)
+
+
+def _shape(shape: Sequence[int | None] | None) -> str:
+    return "" if shape is None else f"[{', '.join('?' if extent is None else str(extent) for extent in shape)}]"
+
+
+def _field(checks: Sequence[Json]) -> Field:
+    state = min((check["state"] for check in checks), key=STATES.index)
+    own = [check for check in checks if check["state"] == state]
+    levels = [check["level"].rpartition("=")[2] for check in own if check["level"]]
+    reason = next((check["reason"] for check in own if check["reason"]), "")
+    some_levels = f" ({', '.join(levels)})" if levels and len(own) < len(checks) else ""
+    return Field(state, state + some_levels, " ".join(reason.split())[:300])
+
+
+def word(report: Json) -> str:
+    """PASS, FAIL or UNABLE."""
+    return _DECISIONS[report["model"]["outcome"]]
+
+
+def sentence(report: Json) -> str:
+    """The decision without its word and without the model."""
+    section = report["model"]
+    names = [f"{entry['name']} {entry['version']}" for entry in section["implementations"]]
+    total = len(section["nodes"])
+    if section["outcome"] == "unable":
+        return str(section["reason"])
+    if section["outcome"] == "findings":
+        bad = failing_nodes(report)
+        verb, differ = ("is", "differs") if len(bad) == 1 else ("are", "differ")
+        what = f"{differ} between" if section["versus"] else f"{verb} computed wrongly in"
+        blamed = section["versus"] or sorted({name for node in bad for name in _blamed(report, node)}) or names
+        count = f"{len(bad)} of {plural(total, 'node')}" if bad else "outputs of the model"
+        return f"{count} {what} {some(blamed, 4)}"
+    checked = sum(any(check["state"] in ("ok", "differs") for check in node["checks"]) for node in section["nodes"])
+    done = {
+        check["check"] for node in section["nodes"] for check in node["checks"] if check["state"] in ("ok", "differs")
+    }
+    ways = some([WORDS[check] for check in section["checks"] if check in done], 3)
+    left = "" if checked == total else f" ({plural(total - checked, 'node')} not checked)"
+    return f"{plural(checked, 'node')}{left} in {some(names, 4)}: every value is legal, {ways}"
+
+
+def failing_nodes(report: Json) -> list[str]:
+    """The names of the nodes with a fault, in the order of the model."""
+    differing = {entry["node"] for entry in report["model"]["differences"] if entry["is_fault"]}
+    return [
+        node["name"]
+        for node in report["model"]["nodes"]
+        if node["name"] in differing or any(check["state"] == "wrong" for check in node["checks"])
+    ]
+
+
+def _blamed(report: Json, name: str) -> Iterable[str]:
+    node = next(node for node in report["model"]["nodes"] if node["name"] == name)
+    yield from (check["oracle"] for check in node["checks"] if check["state"] == "wrong")
+    yield from (e["oracle"] for e in report["model"]["differences"] if e["node"] == name and e["is_fault"])
+
+
+def notes(report: Json) -> list[str]:
+    """Sentences on nodes that were not checked, were checked in part, or are refused."""
+    nodes = report["model"]["nodes"]
+    by_note: dict[str, list[str]] = {}
+    for node in nodes:
+        if node["note"]:
+            by_note.setdefault(node["note"], []).append(node["name"])
+    sentences = [f"{some(names, 3)}: {note}" for note, names in by_note.items()]
+    refused: dict[tuple[str, str], list[str]] = {}
+    for node in nodes:
+        for check in node["checks"]:
+            if check["check"] == "alone" and check["state"] == "refused":
+                reason = " ".join(check["reason"].split())[:160]
+                refused.setdefault((check["oracle"], reason), []).append(node["name"])
+    for (oracle, reason), names in refused.items():
+        sentences.append(f"{oracle} refuses {plural(len(names), 'node')} alone ({some(names, 2)}): {reason}")
+    everywhere = {entry["name"] for entry in report["model"]["implementations"] if entry["levels"]}
+    missing: dict[tuple[str, str], dict[str, set[str]]] = {}
+    for node in nodes:
+        for check in node["checks"]:
+            if check["check"] != "alone" and check["state"] == "not checked" and check["reason"]:
+                reason = " ".join(check["reason"].split())[:160]
+                by_name = missing.setdefault((check["check"], reason), {})
+                by_name.setdefault(node["name"], set()).add(check["oracle"])
+    for (check, reason), by_name in missing.items():
+        oracles = set().union(*by_name.values())
+        where = "" if oracles == everywhere else f" in {some(sorted(oracles), 3)}"
+        sentences.append(f"{plural(len(by_name), 'node')} not checked {WORDS[check]}{where}: {reason}")
+    part = [node for node in nodes if node["values"] < node["of"] and node["values"]]
+    if part:
+        values, every = sum(node["values"] for node in part), sum(node["of"] for node in part)
+        sentences.append(
+            f"{plural(len(part), 'node')} alone with {grouped(values)} of {plural(every, 'value')}: parts at equal distances"
+        )
+    return sentences
