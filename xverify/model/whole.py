@@ -21,6 +21,7 @@ from xverify.model.result import Check, Checked, Difference, State
 from xverify.model.runs import At, Result, Runner, run_each
 from xverify.model.values import Judge, Wrong, between
 from xverify.oracles.model_run import ModelRun
+from xverify.workers.crash_log import half_of_memory
 
 GROUP_BYTES = 32 << 20
 """The largest size of the exposed values of one run."""
@@ -49,6 +50,9 @@ def check_whole(
         inputs: The inputs of the model.
         folder: An empty folder, for copies of the model.
     """
+    if (needed := _memory(nodes)) > half_of_memory():
+        reason = f"a run of the model needs about {needed >> 30} GiB of memory, more than half of this machine's"
+        return Checked((), tuple(state for node in nodes for state in _unchecked(node, runners, reason)))
     differences, refused = _outputs(model, runners, inputs)
     states: list[State] = []
     ready = [runner for runner in runners if any((runner.name, level) not in refused for level in runner.levels)]
@@ -207,6 +211,13 @@ def _bytes(node: Node, inputs: Mapping[str, Tensor]) -> int:
     shape = x.constant.shape if x.constant is not None else x.shape or (1,)
     values = math.prod(largest if extent is None else extent for extent in shape)
     return values * (4 if x.constant is not None else 4 + max(1, BITS.get(x.dtype, 32) // 8))
+
+
+def _memory(nodes: Sequence[Node]) -> int:
+    """The bytes that a run needs at least: constants, and their results in float32, which an optimiser computes first."""
+    constants = (node.operands["x"].constant for node in nodes)
+    held = {id(x): (BITS[x.dtype] / 8 + 4) * math.prod(x.shape) for x in constants if x is not None}
+    return int(sum(held.values()))
 
 
 def _groups(nodes: Sequence[Node], inputs: Mapping[str, Tensor]) -> list[list[Node]]:
