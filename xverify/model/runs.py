@@ -70,7 +70,7 @@ class Result:
 
     @property
     def died(self) -> bool:
-        """True if the process died or gave no answer in time. A model that is too large for the memory is no fault."""
+        """True if the process died or gave no answer in time, apart from a lack of memory."""
         return self.kind == "hang" or (self.kind == "crash" and not self.message.startswith(NO_MEMORY))
 
 

@@ -1,6 +1,6 @@
-"""Check of the nodes within the whole model: each result against the legal set of the same run's own operands.
+"""Check of the nodes within the whole model.
 
-So a difference before a node, such as another rounding of a MatMul, does not count.
+Each result is compared with the legal set of the same run's own operands. So a difference before a node, such as another rounding of a MatMul, does not count.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def check_whole(
     ready = [runner for runner in runners if any((runner.name, level) not in refused for level in runner.levels)]
     for runner in runners:
         for level in runner.levels:
-            if reason := refused.get((runner.name, level)):
-                states += [State(node.name, "whole", runner.name, level, "not checked", reason) for node in nodes]
+            if words := refused.get((runner.name, level)):
+                states += [State(node.name, "whole", runner.name, level, "not checked", words) for node in nodes]
     ready = [
         replace(runner, levels=tuple(level for level in runner.levels if (runner.name, level) not in refused))
         for runner in ready
@@ -110,7 +110,7 @@ def _outputs(
 
 
 def unlike(node: str, check: Check, at: At, result: Result, earlier: Mapping[At, Result]) -> list[Difference]:
-    """The differences of a run from the first earlier one of its implementation, or from the first one of another.
+    """The differences of a run from an earlier one: the first of its implementation, or the first of all.
 
     Args:
         node: The name of the node, "" for the whole model.
@@ -214,7 +214,7 @@ def _bytes(node: Node, inputs: Mapping[str, Tensor]) -> int:
 
 
 def _memory(nodes: Sequence[Node]) -> int:
-    """The bytes that a run needs at least: constants, and their results in float32, which an optimiser computes first."""
+    """The bytes that a run needs at least: constants, and their results in float32."""
     constants = (node.operands["x"].constant for node in nodes)
     held = {id(x): (BITS[x.dtype] / 8 + 4) * math.prod(x.shape) for x in constants if x is not None}
     return int(sum(held.values()))
@@ -351,7 +351,7 @@ def _reduced(
 def _with_part(
     model: Model, difference: Difference, node: Node, runner: Runner, inputs: Mapping[str, Tensor], folder: Path
 ) -> Difference:
-    """The difference, with the smallest part of the model around the node in which it appears with the node's y exposed."""
+    """The difference, with the smallest part of the model that shows it. The node's y is an output there."""
     for before, after in AROUND:
         part = cut.neighbours(model, node, before, after)
         if part is None:
