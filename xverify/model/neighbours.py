@@ -1,7 +1,8 @@
 """Check of a node with its real neighbours.
 
-A few nodes around it are a model of their own, without the node's result as an output. So an optimiser may fuse the node with its neighbours. The inputs are chosen so that x meets every code. If all operators between
-the inputs and an output compute exactly (`xverify.model.exact`), the output has a legal set.
+A few nodes around it are a model of their own, without the node's result as an output. So an optimiser may fuse the node with
+its neighbours. The inputs are chosen so that x meets every code. If all operators between the inputs and an output compute
+exactly (`xverify.model.exact`), the output has a legal set.
 """
 
 from __future__ import annotations

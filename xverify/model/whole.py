@@ -1,6 +1,7 @@
 """Check of the nodes within the whole model.
 
-Each result is compared with the legal set of the same run's own operands. So a difference before a node, such as another rounding of a MatMul, does not count.
+Each result is compared with the legal set of the same run's own operands. So a difference before a node, such as another
+rounding of a MatMul, does not count.
 """
 
 from __future__ import annotations
