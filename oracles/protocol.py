@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Callable, Iterator, Mapping, Optional, Tuple, Type, Union
+from typing import TYPE_CHECKING, Callable, Iterator, Mapping, Optional, Tuple, Type, Union
 
 from xverify.core.call import AT_RUN, Call, Outcome, Tensor
-from xverify.oracles.model_run import ModelRun
 from xverify.oracles.timing import Timing
+
+if TYPE_CHECKING:
+    from xverify.oracles.model_run import ModelRun
 
 Answer = Callable[[Call, str], Union[Tensor, Outcome]]
 """answer(call, path) returns the result's codes, or an outcome.
@@ -25,7 +27,7 @@ It is a predicate such as "rewrites Transpose, DequantizeLinear to DequantizeLin
 The function may write to the folder. It may raise any exception, which says the same as "".
 """
 
-RunModel = Callable[[ModelRun, str], Mapping[str, Tensor]]
+RunModel = Callable[["ModelRun", str], Mapping[str, Tensor]]
 """run_model(run, level) returns the outputs of a model by name. An exception says that the model was refused."""
 
 REWRITTEN = "rewritten:"
