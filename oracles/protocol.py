@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Callable, Iterator, Mapping, Optional, Tuple, Type, Union
+from typing import Any, Callable, Iterator, Mapping, Optional, Tuple, Type, Union
 
 from xverify.core.call import AT_RUN, Call, Outcome, Tensor
 from xverify.oracles.timing import Timing
-
-if TYPE_CHECKING:
-    from xverify.oracles.model_run import ModelRun
 
 Answer = Callable[[Call, str], Union[Tensor, Outcome]]
 """answer(call, path) returns the result's codes, or an outcome.
@@ -27,8 +24,11 @@ It is a predicate such as "rewrites Transpose, DequantizeLinear to DequantizeLin
 The function may write to the folder. It may raise any exception, which says the same as "".
 """
 
-RunModel = Callable[["ModelRun", str], Mapping[str, Tensor]]
-"""run_model(run, level) returns the outputs of a model by name. An exception says that the model was refused."""
+RunModel = Callable[[Any, str], Mapping[str, Tensor]]
+"""run_model(run, level) returns the outputs of a model by name. An exception says that the model was refused.
+
+The run is a `xverify.oracles.model_run.ModelRun`. It is not imported here, so that scripts of single calls do without it.
+"""
 
 REWRITTEN = "rewritten:"
 """The beginning of a path's name in a request that asks for the rewrite instead of the outcome."""

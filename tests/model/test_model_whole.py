@@ -12,10 +12,10 @@ from wrong_models import InThisProcess, flawed, oracle, reference
 
 from xverify.contracts import get
 from xverify.core.call import Call, Tensor
-from xverify.model import values
+from xverify.model import values, whole
 from xverify.model.inputs import drawn
 from xverify.model.read import read_model
-from xverify.model.runs import Runner, started
+from xverify.model.runs import Result, Runner, started
 from xverify.model.whole import check_whole, versus
 from xverify.oracles import onnxruntime_cpu
 from xverify.verify.legal import legal_set
@@ -116,3 +116,11 @@ def test_a_large_result_is_judged_in_pieces(monkeypatch, block):
     right[7, 4] ^= 4
     wrong = values.Judge(call).wrong(Tensor("float32", right))
     assert (wrong.wrong, wrong.index, wrong.ulp, wrong.elements) == (1, (7, 4), 4, 60)
+
+
+def test_a_model_too_large_for_the_memory_is_not_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(whole, "half_of_memory", lambda: 1000)
+    _, result = checked(models.exported(tmp_path), [reference()], tmp_path / "checked")
+    assert result.differences == ()
+    assert {each.state for each in result.states} == {"not checked"}
+    assert Result("crash", message="out of memory: it held 3 MiB").died is False

@@ -1,1 +1,1 @@
-"""Check of the DequantizeLinear nodes of a model: each alone, with its neighbours, and within the whole model."""
+"""Checks of the DequantizeLinear nodes of a model: alone, with neighbours, within the whole model."""

@@ -1,7 +1,8 @@
-"""Check of a node with its real neighbours: a few nodes around it, as a model of its own, without its result as an output.
+"""Check of a node with its real neighbours.
 
-So an optimiser may fuse the node with its neighbours. The inputs are chosen so that x meets every code. If all operators between
-the inputs and an output compute exactly (`xverify.model.exact`), the output has a legal set.
+A few nodes around it are a model of their own, without the node's result as an output. So an optimiser may fuse the node with
+its neighbours. The inputs are chosen so that x meets every code. If all operators between the inputs and an output compute
+exactly (`xverify.model.exact`), the output has a legal set.
 """
 
 from __future__ import annotations
@@ -345,7 +346,10 @@ def _at(
 def _unlike(
     trial: _Trial, at: At, each: Sequence[Result], ran: Sequence[At], results: Mapping[At, Sequence[Result]]
 ) -> list[Difference]:
-    """The first difference of outputs without a legal set from another run: of the same implementation if there is one."""
+    """The first difference of outputs without a legal set from another run.
+
+    It is a run of the same implementation if there is one.
+    """
     judged = set(trial.judged)
     for number, (fed, result) in enumerate(zip(trial.sets, each, strict=True)):
         earlier = {other: _without(results[other][number], judged) for other in ran}

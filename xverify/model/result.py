@@ -21,7 +21,7 @@ a MatMul, are not the same in two runs; it is no fault. The others are endings o
 
 @dataclass(frozen=True, eq=False)
 class Difference:
-    """A difference that a check with neighbours or within the whole model shows at a node, in one implementation."""
+    """A difference at a node in one implementation, from a check of the model."""
 
     node: str
     """The name of the node."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from xverify.core.call import Outcome, Tensor
+from xverify.core.call import NO_MEMORY, Outcome, Tensor
 from xverify.core.errors import WorkerFailedError
 from xverify.oracles.model_run import MODEL, ModelRun, decode_results, encode_run
 from xverify.oracles.protocol import Oracle
@@ -70,8 +70,8 @@ class Result:
 
     @property
     def died(self) -> bool:
-        """True if the process died or gave no answer in time."""
-        return self.kind in ("crash", "hang")
+        """True if the process died or gave no answer in time, apart from a lack of memory."""
+        return self.kind == "hang" or (self.kind == "crash" and not self.message.startswith(NO_MEMORY))
 
 
 At = tuple[str, str]

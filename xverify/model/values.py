@@ -49,7 +49,9 @@ def hexadecimal(dtype: str, code: Any) -> str:
 
 
 class Judge:
-    """The judgement of the results of one call, for several implementations. Legal sets are computed once for each piece.
+    """The judge of the results of one call in several implementations.
+
+    Legal sets are computed once for each piece.
 
     Args:
         call: The call.

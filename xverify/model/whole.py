@@ -1,6 +1,7 @@
-"""Check of the nodes within the whole model: each result against the legal set of the same run's own operands.
+"""Check of the nodes within the whole model.
 
-So a difference before a node, such as another rounding of a MatMul, does not count.
+Each result is compared with the legal set of the same run's own operands. So a difference before a node, such as another
+rounding of a MatMul, does not count.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from xverify.model.result import Check, Checked, Difference, State
 from xverify.model.runs import At, Result, Runner, run_each
 from xverify.model.values import Judge, Wrong, between
 from xverify.oracles.model_run import ModelRun
+from xverify.workers.crash_log import half_of_memory
 
 GROUP_BYTES = 32 << 20
 """The largest size of the exposed values of one run."""
@@ -49,13 +51,16 @@ def check_whole(
         inputs: The inputs of the model.
         folder: An empty folder, for copies of the model.
     """
+    if (needed := _memory(nodes)) > half_of_memory():
+        reason = f"a run of the model needs about {needed >> 30} GiB of memory, more than half of this machine's"
+        return Checked((), tuple(state for node in nodes for state in _unchecked(node, runners, reason)))
     differences, refused = _outputs(model, runners, inputs)
     states: list[State] = []
     ready = [runner for runner in runners if any((runner.name, level) not in refused for level in runner.levels)]
     for runner in runners:
         for level in runner.levels:
-            if reason := refused.get((runner.name, level)):
-                states += [State(node.name, "whole", runner.name, level, "not checked", reason) for node in nodes]
+            if words := refused.get((runner.name, level)):
+                states += [State(node.name, "whole", runner.name, level, "not checked", words) for node in nodes]
     ready = [
         replace(runner, levels=tuple(level for level in runner.levels if (runner.name, level) not in refused))
         for runner in ready
@@ -106,7 +111,7 @@ def _outputs(
 
 
 def unlike(node: str, check: Check, at: At, result: Result, earlier: Mapping[At, Result]) -> list[Difference]:
-    """The differences of a run from the first earlier one of its implementation, or from the first one of another.
+    """The differences of a run from an earlier one: the first of its implementation, or the first of all.
 
     Args:
         node: The name of the node, "" for the whole model.
@@ -207,6 +212,13 @@ def _bytes(node: Node, inputs: Mapping[str, Tensor]) -> int:
     shape = x.constant.shape if x.constant is not None else x.shape or (1,)
     values = math.prod(largest if extent is None else extent for extent in shape)
     return values * (4 if x.constant is not None else 4 + max(1, BITS.get(x.dtype, 32) // 8))
+
+
+def _memory(nodes: Sequence[Node]) -> int:
+    """The bytes that a run needs at least: constants, and their results in float32."""
+    constants = (node.operands["x"].constant for node in nodes)
+    held = {id(x): (BITS[x.dtype] / 8 + 4) * math.prod(x.shape) for x in constants if x is not None}
+    return int(sum(held.values()))
 
 
 def _groups(nodes: Sequence[Node], inputs: Mapping[str, Tensor]) -> list[list[Node]]:
@@ -340,7 +352,7 @@ def _reduced(
 def _with_part(
     model: Model, difference: Difference, node: Node, runner: Runner, inputs: Mapping[str, Tensor], folder: Path
 ) -> Difference:
-    """The difference, with the smallest part of the model around the node in which it appears with the node's y exposed."""
+    """The difference, with the smallest part of the model that shows it. The node's y is an output there."""
     for before, after in AROUND:
         part = cut.neighbours(model, node, before, after)
         if part is None:
