@@ -1,4 +1,4 @@
-"""The check of each node alone: findings with their nodes, and differences between two implementations."""
+"""The check of each node alone: findings with their nodes, and comparisons of implementations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole checks of models from several makers, with an implementation made wrong beside one node, and their reports."""
+"""Whole checks of models from several makers, with an implementation made wrong beside one node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The calls of a node alone: its own constants, and every code for an operand that is known at run time only."""
+"""The calls of a node alone.
+
+Constants are its own. For an x that is known at run time only, every code meets every scale and zero point.
+"""
 
 from __future__ import annotations
 
@@ -151,7 +154,7 @@ def _filled(shape: Sequence[int | None], extent: int) -> tuple[int, ...]:
 
 
 def _rank(axis: int, scale_shape: Sequence[int | None]) -> int:
-    """The smallest rank of x at which the axis exists, and a second axis for the codes if the scale has one."""
+    """The smallest rank of x that has the axis, and a second axis for the codes if the scale is 1-D."""
     return 1 if not scale_shape else max(2, axis + 1, -axis)
 
 
@@ -293,7 +296,7 @@ def _every_code(node: Node, shapes: _Shapes, draw: _Draw, codes: NDArray[np.unsi
 def _every_code_in_blocks(
     node: Node, shapes: _Shapes, draw: _Draw, codes: NDArray[np.unsignedinteger]
 ) -> Iterator[Piece]:
-    """The same for blocks: the elements of a block have successive codes, and further calls go on with them."""
+    """The same for blocks. The elements of a block have successive codes; further calls go on with them."""
     dtype, count, axis, block = node.operands["x"].dtype, len(codes), shapes.axis, shapes.block
     for index in _tiles(shapes.x, axis, block):
         shape = [each.stop - each.start for each in index]

@@ -102,7 +102,11 @@ def check_model(options: ModelOptions, emit: Consumer) -> dict[str, Any]:
 
 
 def _within(options: ModelOptions) -> tuple[list[Checked], list[Difference]]:
-    """The checks with neighbours and within the whole model, and the differences between two implementations to compare."""
+    """Do the checks with neighbours and within the whole model.
+
+    Returns:
+        Their results, and the differences between the two implementations to compare, if there are two.
+    """
     wanted = [name for name in options.checks if name != "alone"]
     if not wanted:
         return [], []

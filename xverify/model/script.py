@@ -1,4 +1,4 @@
-"""Stand-alone scripts that show a difference: the smallest part of the model, its inputs, and the implementation.
+"""Stand-alone scripts that show a difference with the smallest part of a model and its inputs.
 
 A script needs the implementation and NumPy, and no installed xverify: it contains the source of the oracle, as the scripts of
 findings do (`xverify.report.script`). Data goes in through ``repr`` only.

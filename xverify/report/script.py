@@ -146,7 +146,7 @@ def script_for(finding: Json, clause: Json | None = None) -> str:
 
 
 def embedded(module: str, function: str, in_graph: bool = True) -> str:
-    """The statements that make a function of xverify importable from the package "standalone", without xverify.
+    """The statements that make a function of xverify importable from the package "standalone".
 
     Args:
         module: A module of `xverify.oracles`.
