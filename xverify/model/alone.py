@@ -28,6 +28,7 @@ from xverify.engine.sweep import handling_interrupts
 from xverify.model.calls import calls_of, unknown
 from xverify.model.nodes import Node
 from xverify.model.result import Difference
+from xverify.oracles.protocol import Oracle
 from xverify.verify.findings import Subject
 from xverify.verify.verdicts import Judged
 from xverify.workers.case import Case
@@ -150,7 +151,10 @@ def check_alone(nodes: Sequence[Node], options: Options, emit: Consumer, versus:
     texts = _texts(results)
     watch = _Watch(versus)
     rules = Rules(on_texts=False, characterise=False, watch=watch)
-    run = new_run(replace(options, contracts=tuple(texts.values()), rules=rules), lambda event: announce(event))
+    oracles = tuple(map(_on_every_path, options.oracles))
+    run = new_run(
+        replace(options, contracts=tuple(texts.values()), oracles=oracles, rules=rules), lambda event: announce(event)
+    )
     announce = on_disk_first(run, emit)
     keys: dict[str, list[tuple[str, int]]] = {}
     try:
@@ -176,6 +180,11 @@ def check_alone(nodes: Sequence[Node], options: Options, emit: Consumer, versus:
     for result in results:
         _fill(result, keys.get(result.node.name, ()), watch, made["findings"], _names(run))
     return Alone(made, results, tuple(_differences(results, keys, watch)))
+
+
+def _on_every_path(oracle: Oracle) -> Oracle:
+    """The oracle with every call on every path: a node's scale is a constant in one model and an input in another."""
+    return replace(oracle, paths=tuple(replace(path, share=1.0) for path in oracle.paths))
 
 
 def _texts(results: Sequence[NodeResult]) -> dict[str, Contract]:
