@@ -157,7 +157,7 @@ class FixedResult:
     codes: Codes
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Contract:
     """One edition of one operator."""
 
@@ -201,6 +201,10 @@ class Contract:
 
     See `xverify.engine.reference_contract`.
     """
+
+    def __repr__(self) -> str:
+        """The id alone. Hypothesis writes the arguments of each rejected example, and the clauses have pages of text."""
+        return f"Contract({self.id!r})"
 
     @property
     def asked_as(self) -> str:
