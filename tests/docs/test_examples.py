@@ -1,10 +1,9 @@
-"""The examples: kernels pass their gates, the edition judges one, and the workflow's command is valid."""
+"""The examples: kernels pass their gates, and every file is listed."""
 
 from __future__ import annotations
 
 import importlib.util
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -109,15 +108,6 @@ def test_the_cpp_kernel_passes(tmp_path):
     library = compiled_cpp(EXAMPLES / "cpp_kernel.cpp", tmp_path)
     output = gate(f"{library}:dequantize", tmp_path, "--x-dtypes", "uint16", *NARROW)
     assert "refused as not implemented: output of bfloat16 or float16" in output
-
-
-def test_the_workflow_calls_the_gate_with_options_that_exist():
-    text = (EXAMPLES / "github-workflow.yml").read_text()
-    (command,) = re.findall(r"xverify gate .*", text.replace("\\\n", " "))
-    words = shlex.split(command)[2:]
-    parameters = cli.main.commands["gate"].make_context("gate", words).params
-    assert parameters["target"] == "my_kernel.py:dequantize"
-    assert {"junit_file", "html_file", "markdown_file"} <= {name for name, value in parameters.items() if value}
 
 
 def test_every_example_is_listed():

@@ -25,7 +25,9 @@ def log(report: dict[str, Any]) -> dict[str, Any]:
     assert driver["name"] == "xverify"
     ids = [rule["id"] for rule in driver["rules"]]
     assert len(ids) == len(set(ids))
-    assert all(rule[part]["text"] for rule in driver["rules"] for part in ("shortDescription", "fullDescription", "help"))
+    assert all(
+        rule[part]["text"] for rule in driver["rules"] for part in ("shortDescription", "fullDescription", "help")
+    )
     assert isinstance(run["invocations"][0]["executionSuccessful"], bool)
     for result in run["results"]:
         assert ids[result["ruleIndex"]] == result["ruleId"]
@@ -61,7 +63,9 @@ def test_a_gate_has_a_result_for_each_cause_and_suppresses_accepted_ones() -> No
     assert "xverify replay " in results["violation"]["message"]["text"]
 
 
-def test_a_kernel_in_a_file_is_named_relative_to_its_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_in_a_file_is_named_relative_to_its_repository(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = tmp_path / "some repository" / "src"
     folder.mkdir(parents=True)
     (tmp_path / "some repository" / ".git").write_text("a worktree has a file")

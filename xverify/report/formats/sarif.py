@@ -44,7 +44,11 @@ def render(report: Json) -> str:
     for cause in listed:
         rules.setdefault(_rule_id(cause), _rule(report, cause))
     places = list(rules)
-    driver = {"name": "xverify", "version": str(report["run"]["versions"].get("xverify", "")), "rules": list(rules.values())}
+    driver = {
+        "name": "xverify",
+        "version": str(report["run"]["versions"].get("xverify", "")),
+        "rules": list(rules.values()),
+    }
     run = {
         "tool": {"driver": driver},
         "automationDetails": {"id": f"xverify/{_subject(report)}/"},
