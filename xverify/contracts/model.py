@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Literal
+from typing import Any, Literal
 
 from xverify.arithmetic.reading import Codes, Operands, Reading
 from xverify.core.call import Call, Tensor
@@ -203,8 +203,12 @@ class Contract:
     """
 
     def __repr__(self) -> str:
-        """The id alone. Hypothesis writes the arguments of each rejected example, and the clauses have pages of text."""
+        """The id alone, since the clauses have pages of text."""
         return f"Contract({self.id!r})"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """The same for Hypothesis, which writes the arguments of each rejected example."""
+        printer.text(repr(self))
 
     @property
     def asked_as(self) -> str:
