@@ -16,7 +16,7 @@ from xverify.report.formats.sarif import FINGERPRINT
 
 
 def log(report: dict[str, Any]) -> dict[str, Any]:
-    """Return the only run of a log, after checking what the standard's schema requires of the parts that xverify writes."""
+    """Return the only run of a log, after checking what the standard requires."""
     whole = json.loads(render(report, "sarif"))
     assert set(whole) == {"$schema", "version", "runs"}
     assert whole["version"] == "2.1.0"

@@ -1,4 +1,4 @@
-"""The conformance of a kernel or an implementation as the JSON of a badge, for the endpoint of shields.io.
+"""The conformance of a kernel or an implementation as the JSON of a badge.
 
 Source:
     shields.io, "Endpoint Badge".
@@ -40,7 +40,7 @@ _COLOURS = ((100.0, "brightgreen"), (95.0, "green"), (80.0, "yellow"), (0.0, "or
 
 
 def render(report: Json) -> str:
-    """Return the decision of a gate with its editions, or the conformant share of a sweep's implementation."""
+    """Return a gate's decision and editions, or the conformant share of an implementation."""
     message, colour = _of_gate(report) if "gate" in report else _of_sweep(report)
     message = plain(message)
     if len(message) > MOST_CHARACTERS:
@@ -68,7 +68,7 @@ def _editions(identities: list[str]) -> str:
 
 
 def _of_sweep(report: Json) -> tuple[str, str]:
-    """Return the share of an implementation's combinations that are right; for several, the number of causes."""
+    """Return the right share of an implementation's combinations; for several, the number of causes."""
     workers = [w for w in report["run"]["workers"] if w["calls"] and not is_in_house(w)]
     releases = {w.get("family", w["name"]): str(w.get("release") or w["version"]) for w in workers}
     listed = [cause for cause in causes.causes(report) if cause.verdict.is_fault]

@@ -116,7 +116,7 @@ def _result(report: Json, cause: Cause, rule: int) -> Json:
 
 
 def _level(report: Json, cause: Cause) -> str:
-    """The level by severity. What no implementation is at fault for is a note, and so is what a gate does not fail on."""
+    """The level by severity; "note" for what is no fault, and for what the gate does not fail on."""
     gate = report.get("gate")
     if not any(entry["known"] for entry in cause.findings):
         fails = cause.verdict.is_fault if gate is None else any(f["id"] in gate["failing"] for f in cause.findings)
@@ -126,7 +126,7 @@ def _level(report: Json, cause: Cause) -> str:
 
 
 def _accepted(report: Json, cause: Cause) -> str:
-    """Return the reason why a cause is suppressed: the ledger accepts each fault of it. Empty if it is not."""
+    """Return why a cause is suppressed: the ledger accepts each fault of it. Empty if it is not."""
     faults = [entry for entry in cause.findings if cause.verdict.is_fault]
     if not faults or not all(decision.state(entry) == "known" for entry in faults):
         return ""
@@ -134,7 +134,7 @@ def _accepted(report: Json, cause: Cause) -> str:
 
 
 def _message(report: Json, cause: Cause) -> str:
-    """Return the cause in words, and for a gate also the wrong values and the command that repeats the call."""
+    """Return the cause in words; for a gate also the wrong values and the command that repeats them."""
     finding = cause.first
     lines = [causes.sentence(cause)]
     if "gate" in report:
@@ -145,7 +145,7 @@ def _message(report: Json, cause: Cause) -> str:
 
 
 def _location(report: Json, finding: Json) -> Json:
-    """Return the line of the kernel's function, or the document if the kernel is no Python file that the user named."""
+    """Return the line of the kernel's function, or the document if no Python file was named."""
     file, line = place(report["gate"]["target"]) if "gate" in report else ("", 0)
     if file:
         where = {"artifactLocation": {"uri": quote(in_repository(file)), "uriBaseId": "%SRCROOT%"}}
