@@ -1,4 +1,4 @@
-"""SARIF 2.1.0: a result for each cause, its level, place and fingerprint, and suppression by the ledger."""
+"""SARIF 2.1.0: a result for each cause, with level, place, fingerprint and suppression."""
 
 from __future__ import annotations
 
