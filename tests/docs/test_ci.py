@@ -139,7 +139,7 @@ def run(step: dict[str, Any], runner: Path, **inputs: str) -> tuple[int, dict[st
     return done.returncode, outputs, done.stdout + done.stderr
 
 
-NARROW = {"contract": "ai.onnx/DequantizeLinear-10\n", "args": "--x-dtypes uint8 --walk-only"}
+NARROW = {"contract": "ai.onnx/DequantizeLinear-10\n", "args": "--x-dtypes uint8 --walk-only -x"}
 
 
 def test_the_gate_step_fails_with_annotations_and_compares_with_the_ledger(runner: Path) -> None:
