@@ -1,10 +1,9 @@
-"""The examples: kernels pass their gates, the edition judges one, and the workflow's command is valid."""
+"""The examples: kernels pass their gates, and every file is listed."""
 
 from __future__ import annotations
 
 import importlib.util
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -159,15 +158,6 @@ def test_the_kernel_with_packed_int4_passes(tmp_path):
     narrow = ("--x-dtypes", "int4", "--scale-dtypes", "float16", "--granularity", "blocked", "--walk-only")
     gate(f"{EXAMPLES / 'packed_int4_kernel.py'}:dequantize", tmp_path, *narrow)
     assert ("float16", "float16", "blocked") in cells(tmp_path)
-
-
-def test_the_workflow_calls_the_gate_with_options_that_exist():
-    text = (EXAMPLES / "github-workflow.yml").read_text()
-    (command,) = re.findall(r"xverify gate .*", text.replace("\\\n", " "))
-    words = shlex.split(command)[2:]
-    parameters = cli.main.commands["gate"].make_context("gate", words).params
-    assert parameters["target"] == "my_kernel.py:dequantize"
-    assert {"junit_file", "html_file", "markdown_file"} <= {name for name, value in parameters.items() if value}
 
 
 def test_every_example_is_listed():

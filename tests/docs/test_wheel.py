@@ -104,3 +104,27 @@ def test_an_installed_wheel_gates_the_examples(environment: Path, tmp_path: Path
         assert f"PASS {target}" in output
     assert "<html" in (tmp_path / "gate.html").read_text()[:500]
     assert "acme/DequantizeLinear-1" in done(xverify, "contracts", "examples/vendor_edition.py", cwd=tmp_path)
+
+
+@pytest.mark.parametrize("tool", [("uvx", "--from"), ("pipx", "run", "--spec")], ids=lambda words: words[0])
+def test_a_tool_runs_a_gate_from_the_wheel(tool: tuple[str, ...], wheel: Path, tmp_path: Path) -> None:
+    """It installs the dependencies too, from its cache or from the network."""
+    if shutil.which(tool[0]) is None:
+        pytest.skip(f"{tool[0]} is not installed")
+    shutil.copy(ROOT / "examples" / "numpy_kernel.py", tmp_path)
+    narrow = ["--x-dtypes", "uint8", "--scale-dtypes", "float32", "--granularity", "per_tensor", "--walk-only"]
+    output = done(
+        tool[0],
+        *tool[1:-1],
+        "--python",
+        sys.executable,
+        tool[-1],
+        wheel,
+        "xverify",
+        "gate",
+        "--kernel",
+        "numpy_kernel.py:dequantize",
+        *narrow,
+        cwd=tmp_path,
+    )
+    assert "PASS numpy_kernel.py:dequantize" in output

@@ -98,7 +98,7 @@ def test_a_gate_reports_which_editions_were_left_out(tmp_path: Path, monkeypatch
         return real(identity)
 
     monkeypatch.setattr(select.contracts, "get", unreadable)
-    files = [f"--{kind}={tmp_path / kind}" for kind in ("json", "html", "markdown")]
+    files = [f"--{kind}={tmp_path / kind}" for kind in ("json", "html", "markdown", "sarif", "badge")]
     named = ["--contract", multiply, "--contract", divide, "--x-dtypes", "int8", "--granularity", "per_tensor"]
     made = CliRunner().invoke(gate, [*named, "--walk-only", "--budget", "1s", "--runs", str(tmp_path), *files])
     said = f"{divide} is left out: it is on paper"
@@ -108,6 +108,8 @@ def test_a_gate_reports_which_editions_were_left_out(tmp_path: Path, monkeypatch
     assert report["run"]["left_out"] == [said]
     assert f"\n- {marked(said)}\n" in (tmp_path / "markdown").read_text(encoding="utf-8")
     assert f"<li>{said}</li>" in (tmp_path / "html").read_text(encoding="utf-8")
+    assert json.loads((tmp_path / "sarif").read_text(encoding="utf-8"))["version"] == "2.1.0"
+    assert " in part: " in json.loads((tmp_path / "badge").read_text(encoding="utf-8"))["message"]
 
 
 def test_junit_fails_where_the_gate_does() -> None:

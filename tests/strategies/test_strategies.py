@@ -354,3 +354,10 @@ def test_every_way_is_taken(identity: str) -> None:
     left = listed - set(breakable(contract)) - set(openable(contract)) - sentences
     # Clauses that no call of the edition can break: its output type follows from the scale's, or it has every attribute.
     assert left <= {"output-type", "attributes"}, f"{identity}: no way for {left}"
+
+
+def test_a_strategy_is_shown_with_the_id_of_its_contract() -> None:
+    """Hypothesis writes it for each rejected example, and warns if it has more than 30 000 characters."""
+    assert repr(invalid_calls(contracts.get("ai.onnx/DequantizeLinear-28"))) == (
+        "invalid_calls(contract=Contract('ai.onnx/DequantizeLinear-28'))"
+    )

@@ -102,6 +102,8 @@ FILE = click.Path(path_type=Path)
 @click.option("--json", "json_file", type=FILE, help="Also write the report (JSON) to this file.")
 @click.option("--html", "html_file", type=FILE, help="Also write the report (HTML) to this file.")
 @click.option("--junit", "junit_file", type=FILE, help="Write JUnit XML to this file: a test case for each cell.")
+@click.option("--sarif", "sarif_file", type=FILE, help="Write SARIF 2.1.0 to this file, for code-scanning pages.")
+@click.option("--badge", "badge_file", type=FILE, help="Write the JSON of a badge to this file, for shields.io.")
 @click.option("--markdown", "markdown_file", type=FILE, help="Append a Markdown summary, for example for a CI page.")
 @clear
 def gate(
@@ -132,6 +134,8 @@ def gate(
     json_file: Path | None,
     html_file: Path | None,
     junit_file: Path | None,
+    sarif_file: Path | None,
+    badge_file: Path | None,
     markdown_file: Path | None,
 ) -> int:
     """Test a kernel against an edition, bit for bit.
@@ -175,8 +179,8 @@ def gate(
     limits = select.call_limits(block_sizes.split(","), axes.split(","), ranks.split(","), contiguous)
     path = ledger_path or select.LEDGER
     ledger = ledger_file.read(path)
-    outputs = {"json": json_file, "html": html_file, "junit": junit_file, "markdown": markdown_file}
-    for file in outputs.values():
+    outputs = {"json": json_file, "html": html_file, "junit": junit_file, "sarif": sarif_file, "badge": badge_file}
+    for file in (*outputs.values(), markdown_file):
         if file is not None:
             select.writable_file(file)
     directory = run_directory(select.writable(runs or select.RUNS), new_run_id())
@@ -221,8 +225,8 @@ def gate(
     finally:
         progress.close()
     write_files(report, directory)
-    for kind in ("json", "html", "junit"):
-        if (file := outputs[kind]) is not None:
+    for kind, file in outputs.items():
+        if file is not None:
             file.write_text(render(report, kind), encoding="utf-8")
     if markdown_file is not None:
         append_markdown(report, markdown_file)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Literal
+from typing import Any, Literal
 
 from xverify.arithmetic.reading import Codes, Operands, Reading
 from xverify.core.call import Call, Tensor
@@ -157,7 +157,7 @@ class FixedResult:
     codes: Codes
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Contract:
     """One edition of one operator."""
 
@@ -201,6 +201,14 @@ class Contract:
 
     See `xverify.engine.reference_contract`.
     """
+
+    def __repr__(self) -> str:
+        """The id alone, since the clauses have pages of text."""
+        return f"Contract({self.id!r})"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """The same for Hypothesis, which writes the arguments of each rejected example."""
+        printer.text(repr(self))
 
     @property
     def asked_as(self) -> str:

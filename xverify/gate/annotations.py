@@ -14,11 +14,11 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from xverify.report import causes, decision, summary
 from xverify.report.causes import Cause
 from xverify.report.decision import SHORT_LINE, replay_line
+from xverify.report.kernel_file import place
 from xverify.report.summary import Json
 
 MOST = 10
@@ -53,7 +53,7 @@ def of_report(report: Json) -> list[Annotation]:
     A gate without a decision gets one annotation.
     """
     gate = report["gate"]
-    file, line = _place(gate["target"])
+    file, line = place(gate["target"])
     if gate["outcome"] == "unable":
         title = f"xverify could not verify {gate['target']}"
         return [Annotation("error", title, decision.plain(gate["reason"]), "unable", file, line)]
@@ -81,19 +81,6 @@ def _message(report: Json, cause: Cause) -> str:
     shown = [f"where: {where}" if where else "", f"types: {types}" if types else ""]
     lines = [causes.sentence(cause), *shown, *decision.results(finding)]
     return "\n".join([*map(decision.plain, filter(None, lines)), replay_line(report, finding, most=SHORT_LINE)])
-
-
-def _place(target: str) -> tuple[str, int]:
-    """Return the file and line of a kernel that a Python file defines."""
-    file, _, name = target.rpartition(":")
-    if not file.endswith(".py"):
-        return "", 0
-    try:
-        text = Path(file).read_text(encoding="utf-8")
-    except (OSError, ValueError):
-        return file, 0
-    match = re.search(rf"^(?:async )?def {re.escape(name)}\b|^{re.escape(name)}\b", text, re.MULTILINE)
-    return file, text.count("\n", 0, match.start()) + 1 if match else 0
 
 
 # -- services ----------------------------------------------------------------------------------------------------------

@@ -167,10 +167,16 @@ def in_report(run: RunState, texts: Mapping[str, Contract], domains: Mapping[str
 
     Returns:
         "scope": the calls that the kernel takes, in words, "" for all; "refused": the calls that it refuses as not
-        implemented, in words, most frequent first.
+        implemented, in words, most frequent first; "partial": True if the user's options or these leave out calls.
     """
     scopes = {name: scope_in_words(domains[name], run.scopes[name]) for name in texts if name in run.scopes}
     several = len(texts) > 1
     words = [f"{name}: {scope}" if several else scope for name, scope in scopes.items() if scope]
     refused = [row for name in texts if name in run.reach for row in refusals_in_words(run.reach[name].records)]
-    return {"scope": "; ".join(words), "refused": list(dict.fromkeys(refused))}
+    narrowed = any(domains[name] != text.domain for name, text in texts.items())
+    values_only = any(scope.values_only for scope in run.scopes.values())
+    return {
+        "scope": "; ".join(words),
+        "refused": list(dict.fromkeys(refused)),
+        "partial": bool(words or refused or narrowed or values_only),
+    }

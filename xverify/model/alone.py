@@ -183,7 +183,10 @@ def check_alone(nodes: Sequence[Node], options: Options, emit: Consumer, versus:
 
 
 def _on_every_path(oracle: Oracle) -> Oracle:
-    """The oracle with every call on every path: a node's scale is a constant in one model and an input in another."""
+    """The oracle with every call on every path.
+
+    A node's scale is a constant in one model and an input in another.
+    """
     return replace(oracle, paths=tuple(replace(path, share=1.0) for path in oracle.paths))
 
 
