@@ -135,19 +135,7 @@ def test_the_rust_kernel_passes(tmp_path):
         pytest.skip("there is no Rust compiler: see https://rustup.rs")
     library = tmp_path / "rust_kernel.so"
     source = EXAMPLES / "rust_kernel.rs"
-    options = [
-        "--edition",
-        "2021",
-        "-O",
-        "-C",
-        "panic=abort",
-        "-D",
-        "warnings",
-        "--crate-type",
-        "cdylib",
-        "-o",
-        library,
-    ]
+    options = ["--edition=2021", "-O", "-Cpanic=abort", "-Dwarnings", "--crate-type=cdylib", "-o", library]
     result = subprocess.run([rustc, *options, source], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     gate(f"{library}:dequantize", tmp_path, "--x-dtypes", "uint16", "--granularity", "blocked", *NARROW)
