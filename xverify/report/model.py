@@ -257,10 +257,8 @@ def sentence(report: Json) -> str:
         blamed = section["versus"] or sorted({name for node in bad for name in _blamed(report, node)}) or names
         count = f"{len(bad)} of {plural(total, 'node')}" if bad else "outputs of the model"
         return f"{count} {what} {some(blamed, 4)}"
-    checked = sum(any(check["state"] in ("ok", "differs") for check in node["checks"]) for node in section["nodes"])
-    done = {
-        check["check"] for node in section["nodes"] for check in node["checks"] if check["state"] in ("ok", "differs")
-    }
+    checked = sum(any(check["state"] == "ok" for check in node["checks"]) for node in section["nodes"])
+    done = {check["check"] for node in section["nodes"] for check in node["checks"] if check["state"] == "ok"}
     ways = some([WORDS[check] for check in section["checks"] if check in done], 3)
     left = "" if checked == total else f" ({plural(total - checked, 'node')} not checked)"
     return f"{plural(checked, 'node')}{left} in {some(names, 4)}: every value is legal, {ways}"
