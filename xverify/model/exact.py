@@ -6,7 +6,7 @@ no text fixes bit for bit, such as the sum of a MatMul. Everything that follows 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -27,12 +27,14 @@ from xverify.verify.legal import legal_set
 MOST_ALTERNATIVES = 32
 """The largest number of alternatives of a value. With more, it counts as rounded."""
 
+MOVES = (
+    "Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "Identity", "Reshape", "Slice", "SpaceToDepth", "Split",
+    "Squeeze", "Tile", "Transpose", "Unsqueeze",
+)  # fmt: skip
+"""The operators that move or copy elements."""
+
 REASONS: Mapping[str, str] = {
-    **dict.fromkeys(
-        ("Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "Identity", "Reshape", "Slice", "SpaceToDepth", "Split",
-         "Squeeze", "Tile", "Transpose", "Unsqueeze"),
-        "it moves or copies elements",
-    ),
+    **dict.fromkeys(MOVES, "it moves or copies elements"),
     **dict.fromkeys(("Max", "MaxPool", "Min", "Relu", "Clip"), "it selects one of its operands; the sign of a zero is free"),
     **dict.fromkeys(("Abs", "Neg"), "it changes the sign only"),
     "Constant": "its text is its value",
@@ -102,7 +104,7 @@ def evaluate(content: bytes, inputs: Mapping[str, Tensor]) -> Evaluated:
             made = _made(node, opsets, values)
         except _InexactError as error:
             rounded.update(dict.fromkeys(node.output, str(error)))
-        except (ArithmeticError, IndexError, KeyError, TypeError, ValueError):
+        except (ArithmeticError, IndexError, KeyError, TypeError, ValueError, RuntimeError):
             # The shapes or attributes do not fit: then implementations refuse the part, which a run shows.
             rounded.update(dict.fromkeys(node.output, f"{node.op_type} has operands of a wrong shape or type"))
         else:
@@ -124,8 +126,8 @@ def _made(node: Any, opsets: Mapping[str, int], values: Mapping[str, Values]) ->
         made = [quantizing(domain, opsets.get(domain, 1), attributes, inputs)]
     elif domain or node.op_type not in REASONS:
         raise _InexactError(f"{node.op_type} rounds it")
-    elif node.op_type in _MOVES:
-        made = _moved(node, attributes, [each for each in inputs if each is not None], opsets[""])
+    elif node.op_type in MOVES:
+        made = _moved(node, inputs, opsets[""])
     elif node.op_type == "Cast":
         made = [_cast(inputs[0], str(attributes["to"]))]
     else:
@@ -236,137 +238,46 @@ def _pooling(node: Any, attributes: Mapping[str, Any], x: Values) -> dict[str, A
 
 # --- moves --------------------------------------------------------------------------------------
 
-_Array = NDArray[Any]
-_Move = Callable[[Sequence[_Array], Mapping[str, Any], Sequence[Any]], list[_Array]]
 
+def _moved(node: Any, inputs: Sequence[Values | None], opset: int) -> list[Values]:
+    """The results of a node that moves elements.
 
-def _moved(node: Any, attributes: Mapping[str, Any], inputs: Sequence[Values], opset: int) -> list[Values]:
-    """A node that moves elements: each alternative, and the mask of open elements.
-
-    The lists of whole numbers that control it have one alternative each.
+    The reference evaluator of ONNX runs the node on the indices of the elements, and so says where each one goes.
     """
-    moved = len(inputs) if node.op_type == "Concat" else 1
-    data, control = inputs[:moved], [_numbers(each) for each in inputs[moved:]]
-    attributes = {**attributes, "outputs": len(node.output), "opset": opset}
+    import onnx
+    from onnx.reference import ReferenceEvaluator
+
+    data = [each for each in (inputs if node.op_type == "Concat" else inputs[:1]) if each is not None]
+    starts = np.cumsum([0, *(each.open.size for each in data)])
+    feeds = {
+        f"data{i}": start + np.arange(each.open.size).reshape(each.open.shape)
+        for i, (each, start) in enumerate(zip(data, starts, strict=False))
+    }
+    names = list(feeds)
+    for i, control in enumerate(inputs[len(data) :]):
+        names.append(f"control{i}" if control is not None else "")
+        if control is not None:
+            feeds[names[-1]] = _numbers(control)
+    alone = onnx.NodeProto()
+    alone.CopyFrom(node)
+    alone.input[:] = names
+    declared = [
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.INT64, each.shape) for name, each in feeds.items()
+    ]
+    graph = onnx.helper.make_graph([alone], "moves", declared, [onnx.ValueInfoProto(name=name) for name in node.output])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
+    every = np.concatenate([each.open.reshape(-1) for each in data])
     count = max(len(each.codes) for each in data)
-    move = _MOVES[node.op_type]
-    stacks = [move([each.codes[i % len(each.codes)] for each in data], attributes, control) for i in range(count)]
-    masks = move([each.open for each in data], attributes, control)
+    codes = np.stack(
+        [np.concatenate([each.codes[i % len(each.codes)].reshape(-1) for each in data]) for i in range(count)]
+    )
     return [
-        Values(data[0].dtype, compacted(np.stack([stack[position] for stack in stacks])), np.asarray(mask))
-        for position, mask in enumerate(masks)
+        Values(data[0].dtype, compacted(codes[:, places]), every[places])
+        for places in map(np.asarray, ReferenceEvaluator(model).run(None, feeds))
     ]
 
 
 def _numbers(values: Values) -> NDArray[np.int64]:
     if values.dtype not in ("int64", "int32"):
         raise ValueError("no whole numbers")
-    return integers(values.dtype, _parameter(values).codes)
-
-
-def _listed(attributes: Mapping[str, Any], control: Sequence[Any], name: str) -> list[int] | None:
-    """A list that is an attribute in old versions, and the first control input in new ones."""
-    if control:
-        return [int(number) for number in control[0].reshape(-1)]
-    return list(attributes[name]) if name in attributes else None
-
-
-def _reshape(data: Sequence[_Array], attributes: Mapping[str, Any], control: Sequence[Any]) -> list[_Array]:
-    shape = _listed(attributes, control, "shape") or []
-    if not attributes.get("allowzero"):
-        shape = [data[0].shape[i] if extent == 0 else extent for i, extent in enumerate(shape)]
-    return [data[0].reshape(shape)]
-
-
-def _squeeze(data: Sequence[_Array], attributes: Mapping[str, Any], control: Sequence[Any]) -> list[_Array]:
-    axes = _listed(attributes, control, "axes")
-    return [np.squeeze(data[0], None if axes is None else tuple(axes))]
-
-
-def _unsqueeze(data: Sequence[_Array], attributes: Mapping[str, Any], control: Sequence[Any]) -> list[_Array]:
-    return [np.expand_dims(data[0], tuple(_listed(attributes, control, "axes") or ()))]
-
-
-def _flatten(data: Sequence[_Array], attributes: Mapping[str, Any], control: Sequence[Any]) -> list[_Array]:
-    axis, shape = int(attributes.get("axis", 1)), data[0].shape
-    axis = axis + len(shape) if axis < 0 else axis
-    return [data[0].reshape(int(np.prod(shape[:axis])), int(np.prod(shape[axis:])))]
-
-
-def _slice(data: Sequence[_Array], attributes: Mapping[str, Any], control: Sequence[Any]) -> list[_Array]:
-    if not control:
-        starts, ends = attributes["starts"], attributes["ends"]
-        control = [np.array(starts), np.array(ends), *([np.array(attributes["axes"])] if "axes" in attributes else [])]
-    starts, ends = control[0], control[1]
-    axes = control[2] if len(control) > 2 else np.arange(len(starts))
-    steps = control[3] if len(control) > 3 else np.ones(len(starts), np.int64)
-    index: list[Any] = [slice(None)] * data[0].ndim
-    for start, end, axis, step in zip(starts.tolist(), ends.tolist(), axes.tolist(), steps.tolist(), strict=True):
-        extent = data[0].shape[axis]
-        lowest, highest = (0, extent) if step > 0 else (-1, extent - 1)
-        start, end = (number + extent if number < 0 else number for number in (start, end))
-        start, end = max(lowest, min(start, highest)), max(lowest, min(end, highest))
-        index[axis] = slice(start, None if end < 0 else end, step)
-    return [data[0][tuple(index)]]
-
-
-def _gather(data: Sequence[_Array], attributes: Mapping[str, Any], control: Sequence[Any]) -> list[_Array]:
-    return [np.take(data[0], control[0], int(attributes.get("axis", 0)))]
-
-
-def _split(data: Sequence[_Array], attributes: Mapping[str, Any], control: Sequence[Any]) -> list[_Array]:
-    axis, sizes = int(attributes.get("axis", 0)), _listed(attributes, control, "split")
-    if sizes is None:
-        extent, count = data[0].shape[axis], int(attributes["outputs"])
-        size = -(-extent // count)
-        sizes = [max(0, min(size, extent - size * i)) for i in range(count)]
-    return np.split(data[0], np.cumsum(sizes)[:-1], axis)
-
-
-def _transpose(data: Sequence[_Array], attributes: Mapping[str, Any], control: Sequence[Any]) -> list[_Array]:
-    return [np.transpose(data[0], attributes.get("perm"))]
-
-
-def _concat(data: Sequence[_Array], attributes: Mapping[str, Any], control: Sequence[Any]) -> list[_Array]:
-    return [np.concatenate(list(data), int(attributes["axis"]))]
-
-
-def _expand(data: Sequence[_Array], attributes: Mapping[str, Any], control: Sequence[Any]) -> list[_Array]:
-    return [np.broadcast_to(data[0], np.broadcast_shapes(data[0].shape, tuple(control[0].tolist())))]
-
-
-def _tile(data: Sequence[_Array], attributes: Mapping[str, Any], control: Sequence[Any]) -> list[_Array]:
-    return [np.tile(data[0], control[0].tolist())]
-
-
-def _depth_to_space(data: Sequence[_Array], attributes: Mapping[str, Any], control: Sequence[Any]) -> list[_Array]:
-    (n, c, h, w), b = data[0].shape, int(attributes["blocksize"])
-    if attributes.get("mode", "DCR") == "DCR":
-        moved = data[0].reshape(n, b, b, c // (b * b), h, w).transpose(0, 3, 4, 1, 5, 2)
-    else:
-        moved = data[0].reshape(n, c // (b * b), b, b, h, w).transpose(0, 1, 4, 2, 5, 3)
-    return [moved.reshape(n, c // (b * b), h * b, w * b)]
-
-
-def _space_to_depth(data: Sequence[_Array], attributes: Mapping[str, Any], control: Sequence[Any]) -> list[_Array]:
-    (n, c, h, w), b = data[0].shape, int(attributes["blocksize"])
-    moved = data[0].reshape(n, c, h // b, b, w // b, b).transpose(0, 3, 5, 1, 2, 4)
-    return [moved.reshape(n, c * b * b, h // b, w // b)]
-
-
-_MOVES: Mapping[str, _Move] = {
-    "Concat": _concat,
-    "DepthToSpace": _depth_to_space,
-    "Expand": _expand,
-    "Flatten": _flatten,
-    "Gather": _gather,
-    "Identity": lambda data, attributes, control: [data[0]],
-    "Reshape": _reshape,
-    "Slice": _slice,
-    "SpaceToDepth": _space_to_depth,
-    "Split": _split,
-    "Squeeze": _squeeze,
-    "Tile": _tile,
-    "Transpose": _transpose,
-    "Unsqueeze": _unsqueeze,
-}
+    return integers(values.dtype, _parameter(values).codes).astype(np.int64)
