@@ -138,7 +138,7 @@ def _calls(contract: Contract) -> Iterator[Call]:
 
 def _forbidden(call: Call, identity: str, judgement: Judgement) -> Vector:
     ranks = tuple((role, min(len(t.shape), 2), min(t.size, 2)) for role, t in sorted(call.tensors.items()))
-    features = {(FIRST, ("clause", clause)) for clause in judgement.clauses}
+    features: set[tuple[int, Feature]] = {(FIRST, ("clause", clause)) for clause in judgement.clauses}
     for clause in judgement.clauses:
         features.add((SECOND, ("clause", clause, ranks, tuple(sorted(call.attributes)))))
         features.add((SECOND, ("clause", clause, call.data.dtype)))
@@ -162,9 +162,7 @@ def _allowed(contract: Contract, call: Call, identity: str) -> Vector:
 # -- features of allowed calls ----------------------------------------------------------------------------
 
 
-def _features(
-    contract: Contract, call: Call, legal: Legal, types: tuple[str, ...]
-) -> Iterator[tuple[int, Feature]]:
+def _features(contract: Contract, call: Call, legal: Legal, types: tuple[str, ...]) -> Iterator[tuple[int, Feature]]:
     granularity = types[4]
     for pair in combinations(enumerate(types), 2):
         yield FIRST, ("types", *pair)

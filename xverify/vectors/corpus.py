@@ -76,9 +76,8 @@ def write(made: Corpus, folder: Path, forms: Collection[str]) -> dict[str, Any]:
     Raises:
         UsageError: The folder is not empty.
     """
+    require_empty(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    if any(folder.iterdir()):
-        raise UsageError(f"{folder} is not empty; name a new folder with -o, or delete this one")
     listed = []
     for path, content in _files(made, forms):
         target = folder / path
@@ -90,6 +89,16 @@ def write(made: Corpus, folder: Path, forms: Collection[str]) -> dict[str, Any]:
     rows = ",\n".join("  " + json.dumps(entry, separators=(",", ":")) for entry in listed)
     (folder / MANIFEST).write_bytes(f'{text[:-2]},\n "files": [\n{rows}\n ]\n}}\n'.encode())
     return manifest
+
+
+def require_empty(folder: Path) -> None:
+    """Check that a folder is new or empty.
+
+    Raises:
+        UsageError: It holds something.
+    """
+    if folder.exists() and any(folder.iterdir()):
+        raise UsageError(f"{folder} is not empty; name a new folder with -o, or delete this one")
 
 
 def _files(made: Corpus, forms: Collection[str]) -> Iterator[tuple[str, bytes]]:
@@ -168,4 +177,4 @@ def _reading_words(contract: Contract, allowed: list[Vector]) -> dict[str, str]:
     return dict(sorted(words.items()))
 
 
-__all__ = ["FORMAT", "FORMS", "MANIFEST", "NAME", "Corpus", "corpus", "digest", "write"]
+__all__ = ["FORMAT", "FORMS", "MANIFEST", "NAME", "Corpus", "corpus", "digest", "require_empty", "write"]

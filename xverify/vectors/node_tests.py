@@ -1,7 +1,7 @@
 """ONNX backend node tests: a folder for each call, as `onnx.backend.test` reads them.
 
-A folder holds ``model.onnx``, ``data.json`` with tolerances of 0, and ``test_data_set_0`` with the inputs and the output. Only calls
-with one legal result for each value become tests, since such a test has one expected output.
+A folder holds ``model.onnx``, ``data.json`` with tolerances of 0, and ``test_data_set_0`` with the inputs and the output.
+A test has one expected output. So only calls with one legal result for each value become tests.
 """
 
 from __future__ import annotations
