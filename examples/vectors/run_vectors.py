@@ -21,8 +21,7 @@ def array_of(text, dtype, shape):
     return np.frombuffer(raw, f">u{width}").astype(f"u{width}").view(dtype_of(dtype)).reshape(shape)
 
 
-def check(call, kernel, cells):
-    """Return "right" or "skipped", or a sentence on the first wrong value."""
+def check(call, kernel, cells):  # returns "right" or "skipped", or a sentence on the first wrong value
     try:
         inputs = [array_of(t["codes"], t["dtype"], t["shape"]) for t in call["inputs"]]
         keywords = dict(call["attributes"])
@@ -41,10 +40,11 @@ def check(call, kernel, cells):
     got, legal = got.reshape(1, -1), np.stack([array_of(text, dtype, shape).reshape(-1) for text in call["legal"]])
     bits, due = (array.view(f"u{got.itemsize}") for array in (got, legal))
     same = (bits == due) | (np.isnan(got) & np.isnan(legal))
-    explained = np.logical_and.accumulate(same, axis=1).any(axis=0)  # one result gives all values up to here
-    if not explained.all():
-        at = int(explained.argmin())
-        return f"index {at} got {bits[0, at]:x} legal {' or '.join(f'{code:x}' for code in due[:, at])}"
+    alive = np.logical_and.accumulate(same, axis=1)  # for each result, True where it gives all values up to here
+    if not alive.any(axis=0).all():
+        at = int(alive.any(axis=0).argmin())
+        left = sorted({f"{code:x}" for code in due[alive[:, at - 1] | (at == 0), at]})
+        return f"index {at} got {bits[0, at]:x} legal {' or '.join(left)}"
     if len(legal) > 1:  # the calls of a cell must have a reading in common
         names = {name for row, group in zip(same, call["readings"], strict=True) if row.all() for name in group}
         cells[call["cell"]] = names & cells.get(call["cell"], names)
