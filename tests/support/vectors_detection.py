@@ -1,4 +1,4 @@
-"""A table of the flawed kernels that a corpus of `xverify vectors` stops. `make vectors-detection` runs this.
+"""A table of the flawed kernels that a corpus stops. `make vectors-detection` runs this.
 
 Each kernel runs under `examples/vectors/run_vectors.py` in a process of its own, so a crash or a hang stops it too. A C kernel is
 called through xverify's adapter, whose own memory checks do not count.
@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from xverify.vectors.jsonl import FILE  # noqa: E402
 
 RUNNER = HERE.parents[1] / "examples" / "vectors" / "run_vectors.py"
 
-TIMEOUT = 120
+TIMEOUT = 60
 """Seconds after which a kernel hangs."""
 
 LAYOUT_FILES = ("strides.py", "native/layouts.c")
@@ -128,7 +129,7 @@ def table(faults: dict[str, dict[str, str]], command: str) -> str:
     """Format the faults as Markdown: for each kind of flaw, and for each kernel."""
     ran = [flawed for flawed in FLAWED if flawed.name in faults]
     totals = Counter(kind_of(flawed) for flawed in ran)
-    sizes = list(next(iter(faults.values())))
+    sizes = [size for size in SIZES if size in next(iter(faults.values()))]
     rows = []
     for kind in KINDS:
         stopped = [sum(bool(faults[f.name][size]) for f in ran if kind_of(f) == kind) for size in sizes]
@@ -137,8 +138,8 @@ def table(faults: dict[str, dict[str, str]], command: str) -> str:
     kernels = []
     for flawed in sorted(ran, key=lambda f: (KINDS.index(kind_of(f)), f.target)):
         found = faults[flawed.name]
-        words = [("stopped" if found[size] else "**missed**") for size in sizes]
-        first = next((fault for fault in reversed(found.values()) if fault), "")[:80].replace("|", "\\|")
+        words = ["stopped" if found[size] else "**missed**" for size in sizes]
+        first = next((fault for size in reversed(sizes) if (fault := found[size])), "")[:80].replace("|", "\\|")
         kernels.append(f"| {flawed.target} | {kind_of(flawed)} | {' | '.join(words)} | {first} |")
     head, rule = " | ".join(sizes), " | ".join("---" for _ in sizes)
     return "\n".join(
@@ -163,6 +164,7 @@ def table(faults: dict[str, dict[str, str]], command: str) -> str:
 @click.command()
 @click.option("--size", "sizes", multiple=True, type=click.Choice(list(SIZES)), help="Sizes to try.  [default: all]")
 @click.option("--only", default="", help="Only kernels whose target, file.py:function, contains this.")
+@click.option("--jobs", default=2, show_default=True, help="Kernels at once.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write (default: standard output).")
 @click.option("--target", hidden=True)
 @click.option("--contract", hidden=True)
@@ -170,6 +172,7 @@ def table(faults: dict[str, dict[str, str]], command: str) -> str:
 def main(
     sizes: tuple[str, ...],
     only: str,
+    jobs: int,
     output: Path | None,
     target: str | None,
     contract: str | None,
@@ -188,12 +191,25 @@ def main(
             for size in sizes or tuple(SIZES):
                 written[edition, size] = folder / f"{number}-{size}"
                 corpus.write(corpus.corpus(contracts.get(edition), size), written[edition, size], ["jsonl"])
-        faults: dict[str, dict[str, str]] = {}
-        for flawed in chosen:
-            faults[flawed.name] = {
-                size: detect(flawed, written[flawed.contract, size] / FILE, folder) for size in sizes or tuple(SIZES)
+        faults: dict[str, dict[str, str]] = {flawed.name: {} for flawed in chosen}
+        with ThreadPoolExecutor(jobs) as pool:
+            tasks = {
+                pool.submit(detect, flawed, written[flawed.contract, size] / FILE, folder): (flawed, size)
+                for flawed in chosen
+                for size in sizes or tuple(SIZES)
             }
-            print(flawed.target, kind_of(flawed), faults[flawed.name], file=sys.stderr, flush=True)
+            for task in as_completed(tasks):
+                flawed, size = tasks[task]
+                faults[flawed.name][size] = task.result()
+                print(
+                    size,
+                    flawed.target,
+                    kind_of(flawed),
+                    task.result() or "MISSED",
+                    sep=", ",
+                    file=sys.stderr,
+                    flush=True,
+                )
     write(table(faults, command), output)
 
 

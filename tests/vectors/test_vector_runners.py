@@ -25,7 +25,8 @@ import numpy as np
 def right(x, scale, zero_point=None, *, axis=1, block_size=0, out_dtype=None):
     if x.dtype != np.uint8 or scale.ndim or (out_dtype or np.float32) != np.float32:
         raise NotImplementedError
-    if block_size or scale.dtype != np.float32 or (zero_point is not None and (zero_point.shape, zero_point.dtype) != ((), x.dtype)):
+    pairs = x.dtype if zero_point is None else zero_point.dtype, () if zero_point is None else zero_point.shape
+    if block_size or scale.dtype != np.float32 or pairs != (x.dtype, ()):
         raise ValueError("forbidden")
     with np.errstate(all="ignore"):
         return np.asarray((x.astype(np.float32) - np.float32(zero_point or 0)) * scale, np.float32)
@@ -182,7 +183,7 @@ def test_a_call_that_must_be_refused(tmp_path: Path) -> None:
 
 
 def _each_runner(values: str, folder: Path) -> list[str]:
-    """What the runners print for kernels that return two float16 codes, or refuse every call if there are none."""
+    """The output of each runner, for a kernel that returns two float16 codes or, without any, refuses every call."""
     array = f"np.array([{values}], np.uint16).view(np.float16)" if values else "1 / 0"
     (folder / "fixed.py").write_text(f"import numpy as np\ndef kernel(x): return {array}\n")
     commands: list[list[object]] = [[sys.executable, RUNNERS / "run_vectors.py", "lines", "fixed:kernel"]]

@@ -183,12 +183,16 @@ def _structure(call: Call, granularity: str) -> Iterator[Feature]:
     scale = call.tensors.get("scale")
     blocks = scale.shape if scale is not None and granularity == "blocked" else ()
     axis, block_size = call.attributes.get("axis"), call.attributes.get("block_size", 0)
+    along = int(axis if isinstance(axis, int) else 1) % max(1, rank)
+    if blocks and isinstance(block_size, int) and block_size:
+        yield ("block length", min(block_size, shape[along]).bit_length())
     if call.values > SMALL_CALL:
         if call.values > MANY:
             yield ("elements", call.values.bit_length())
         for position, extent in enumerate(reversed(shape)):
             if extent >= LONG:
-                yield ("long", granularity, position)
+                along_axis = granularity != "per_tensor" and rank - 1 - along == position
+                yield ("long", granularity, position, along_axis)
         for position, extent in enumerate(reversed(blocks)):
             if extent >= LONG // 2:
                 yield ("blocks", position)
@@ -204,7 +208,6 @@ def _structure(call: Call, granularity: str) -> Iterator[Feature]:
     if scale is not None:
         yield ("parameters", granularity, scale.size.bit_length())
     if blocks and isinstance(block_size, int) and block_size:
-        along = int(axis if isinstance(axis, int) else 1) % rank
         rest, count = shape[along] % block_size, blocks[along]
         yield ("block", block_size, "partial" if rest else "whole", min(count, 4))
         yield ("block", along - rank, "partial" if rest else "whole", min(count, 4), rank)
@@ -262,7 +265,7 @@ def _smallest_normal(dtype: str) -> float:
 
 
 def _largest(dtype: str) -> int:
-    """The code of the largest finite number of a wide type; of a narrow one, that of all bits but the sign."""
+    """The code of the largest finite number of a wide type; all bits but the sign of a narrow one."""
     every = (1 << (BITS[dtype] - 1)) - 1
     return every if dtype not in MANTISSA_BITS else (every & ~((1 << MANTISSA_BITS[dtype]) - 1)) - 1
 

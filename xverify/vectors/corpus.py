@@ -71,7 +71,9 @@ def corpus(contract: Contract, size: str) -> Corpus:
 
 
 def write(made: Corpus, folder: Path, forms: Collection[str]) -> dict[str, Any]:
-    """Write a corpus and return its manifest. The manifest comes last, so that a folder with one is complete.
+    """Write a corpus and return its manifest.
+
+    The manifest is written last, so that a folder with one is complete.
 
     Raises:
         UsageError: The folder is not empty.
@@ -154,7 +156,7 @@ def _manifest(made: Corpus, forms: Collection[str], listed: list[dict[str, Any]]
 
 
 def digest(listed: list[dict[str, Any]]) -> str:
-    """The SHA-256 of the lines ``sha256  path``, one for each file, sorted by path: those that ``sha256sum`` prints."""
+    """The SHA-256 of the lines that ``sha256sum`` prints for the files, sorted by path."""
     lines = (f"{entry['sha256']}  {entry['path']}\n" for entry in sorted(listed, key=lambda entry: str(entry["path"])))
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 

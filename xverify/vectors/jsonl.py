@@ -1,6 +1,7 @@
-"""The JSON form of a corpus: one call on each line, with a fixed order of keys and no spaces outside strings.
+"""The JSON form of a corpus: one call on each line.
 
-The keys and their order are part of the format, so that a program without a JSON library can search for them.
+Keys have a fixed order, and there are no spaces outside strings. Both are part of the format, so that a program without a JSON library
+can search a line. docs/vectors.md describes the format.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ FILE = "vectors.jsonl"
 
 
 def hex_codes(dtype: str, codes: NDArray[Any]) -> str:
-    """The codes in C order. Each is a number in hex with as many digits as its dtype needs, the highest digit first."""
+    """The codes in C order. Each is a number in hex with as many digits as its dtype needs."""
     text = np.asarray(codes, order="C").astype(codes.dtype.newbyteorder(">")).tobytes().hex()
     return text[1::2] if BITS[dtype] <= 4 else text
 
