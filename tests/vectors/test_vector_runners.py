@@ -183,7 +183,7 @@ def test_a_call_that_must_be_refused(tmp_path: Path) -> None:
 
 
 def _each_runner(values: str, folder: Path) -> list[str]:
-    """The output of each runner, for a kernel that returns two float16 codes or, without any, refuses every call."""
+    """Output of each runner for a kernel that returns two float16 codes; "": that refuses every call."""
     array = f"np.array([{values}], np.uint16).view(np.float16)" if values else "1 / 0"
     (folder / "fixed.py").write_text(f"import numpy as np\ndef kernel(x): return {array}\n")
     commands: list[list[object]] = [[sys.executable, RUNNERS / "run_vectors.py", "lines", "fixed:kernel"]]

@@ -1,7 +1,7 @@
 """The JSON form of a corpus: one call on each line.
 
-Keys have a fixed order, and there are no spaces outside strings. Both are part of the format, so that a program without a JSON library
-can search a line. docs/vectors.md describes the format.
+Keys have a fixed order, and there are no spaces outside strings. Both are part of the format. So a program without a JSON
+library can search a line. docs/vectors.md describes the format.
 """
 
 from __future__ import annotations
