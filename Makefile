@@ -5,7 +5,7 @@ READY := .venv/.ready
 BUDGET ?= 60s
 SUB_BYTE := float6_e2m3fn,float6_e3m2fn,int4,uint4,float4_e2m1fn,int2,uint2
 
-.PHONY: setup lint format docs wheel test test-slow test-all gate gate-numba gate-cuda-on-cpu nvrtc sweep findings bench detection alarms mutants frozen clean
+.PHONY: setup lint format docs wheel test test-slow test-all gate gate-numba gate-cuda-on-cpu nvrtc sweep findings bench detection vectors-detection alarms mutants frozen clean
 
 # -- set-up ---------------------------------------------------------------------------------------------------
 
@@ -97,6 +97,10 @@ bench: setup
 # Time until the gate stops each flawed kernel, for 20 seeds: about an hour on 2 cores.
 detection: setup
 	$(BIN)/python tests/support/detection.py --seeds 20 -o reports/detection.md
+
+# The flawed kernels that a corpus of `xverify vectors` stops: a quarter of an hour.
+vectors-detection: setup
+	$(BIN)/python tests/support/vectors_detection.py -o reports/vectors_detection.md
 
 # Gates of correct kernels, which must pass: 20 seeds, at most 60 s each, two at a time; 3 hours. And gates of kernels that answer
 # almost nothing, which must not pass: one seed.

@@ -18,6 +18,7 @@ from xverify.cli.model import model
 from xverify.cli.replay import replay
 from xverify.cli.resume import resume
 from xverify.cli.sweep import report, sweep
+from xverify.cli.vectors import vectors
 
 COLLECTION = (10_000, 20, 20)
 """Thresholds of the garbage collector. Python's default (700) takes a twentieth of a sweep's time."""
@@ -37,7 +38,7 @@ def main() -> None:
 
 
 commands = (
-    sweep, resume, gate, model, certify, replay, bisect, report, merge, history, ledger, oracles, contracts, explain, bench,
+    sweep, resume, gate, model, certify, replay, bisect, report, merge, history, ledger, oracles, contracts, explain, vectors, bench,
 )  # fmt: skip
 
 for command in commands:
