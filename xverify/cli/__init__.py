@@ -38,7 +38,8 @@ def main() -> None:
 
 
 commands = (
-    sweep, resume, gate, model, certify, replay, bisect, report, merge, history, ledger, oracles, contracts, explain, vectors, bench,
+    sweep, resume, gate, model, certify, replay, bisect, report, merge, history, ledger, oracles, contracts, explain, vectors,
+    bench,
 )  # fmt: skip
 
 for command in commands:
