@@ -25,7 +25,8 @@ int main(int count, char **words) {
   while (getline(&line, &room, file) > 0) {
     tensor in[4] = {0}, y = {0};
     int inputs = 0, results = 0, alive, answer;
-    char *attributes = strstr(line, "\"attributes\":"), *at = strstr(line, ",\"inputs\":["), *refused = strstr(at, "\"refused\":");
+    char *attributes = strstr(line, "\"attributes\":"), *at = strstr(line, ",\"inputs\":["), *refused = strstr(line, "\"refused\":");
+    if (!attributes || !at || !strstr(line, "}\n")) fprintf(stderr, "%s is not a whole vectors.jsonl\n", words[1]), exit(2);
     sscanf(line, "{\"id\":\"%16[^\"]", id), *at++ = 0;
     for (tensor *t = in; t == in || *at == ','; t++, inputs++) {
       sscanf(at = strstr(at, "\"name\":\""), "\"name\":\"%15[^\"]", t->name);
@@ -39,7 +40,7 @@ int main(int count, char **words) {
     if (!refused) at = strstr(read_head(strstr(at, "\"output\":"), &y), "\"legal\":[") + 8;
     y.data = calloc((refused ? in[0].size : y.size) + 1, 8), answer = kernel(in, inputs, attributes, &y);
     if (answer != NOT_IMPLEMENTED && (answer != DONE) != !!refused)
-      return printf("WRONG call %s: %s\n", id, refused ? "answered, must be refused" : "refused a legal call"), 1;
+      printf("WRONG call %s: %s\n", id, refused ? "answered, must be refused" : "refused a legal call"), exit(1);
     for (; !refused && *at != ']'; at = strchr(at + 2, '"') + 1) text[results++] = at + 2;
     for (long i = 0; answer == DONE && i < y.size; i++) {
       uint64_t got = 0;
@@ -50,11 +51,10 @@ int main(int count, char **words) {
       }
       if (!alive) printf("WRONG call %s: index %ld got %" PRIx64 " legal", id, i, got);
       for (int k = 0; k < results && !alive; k++) printf("%s %" PRIx64, k ? " or" : "", code_at(text[k], y.dtype, i));
-      if (!alive) return puts(""), 1;
-      results = alive;
+      if (!(results = alive)) puts(""), exit(1);
     }
     skipped += answer == NOT_IMPLEMENTED, right += answer != NOT_IMPLEMENTED, free(y.data);
     while (inputs) free(in[--inputs].data);
   }
-  return printf("%zu calls right, %zu calls skipped\n", right, skipped), free(line), fclose(file);
+  return printf("%zu calls right, %zu calls skipped\n", right, skipped), free(line), fclose(file), !right;
 }

@@ -15,10 +15,10 @@ enum { DONE, REFUSED, NOT_IMPLEMENTED };
    perhaps zero_point. y has the dtype and shape of the result. For a call that must be refused, its dtype is "". */
 int kernel(const tensor *in, int count, const char *attributes, tensor *y);
 
-/* The value of an attribute that is a whole number, or the default. `attributes` is JSON, such as {"axis":1,"block_size":2}. */
+/* The value of an attribute that is a whole number or a boolean, or the default. `attributes` is JSON, such as {"axis":1}. */
 static inline long attribute(const char *attributes, const char *name, long otherwise) {
-  const char *at = strstr(attributes, name);
-  return at ? atol(at + strlen(name) + 2) : otherwise;
+  const char *at = strstr(attributes, name), *value = at ? at + strlen(name) + 2 : "";
+  return !at ? otherwise : *value == 't' ? 1 : atol(value);
 }
 
 /* The bits of an element: the first number in the name of its type. */

@@ -56,4 +56,5 @@ function check(call, kernel) {
     counts[word]++;
   }
   console.log(`${counts.right} calls right, ${counts.skipped} calls skipped`);
+  process.exitCode = counts.right ? 0 : 1;
 })();

@@ -57,4 +57,4 @@ if __name__ == "__main__":
     for call in map(json.loads, Path(sys.argv[1]).read_text().splitlines()):
         word = check(call, getattr(importlib.import_module(module), function), cells)
         counts[word if word in counts else sys.exit(f"WRONG call {call['id']}: {word}")] += 1
-    print(", ".join(f"{count} calls {word}" for word, count in counts.items()))
+    sys.exit(print(", ".join(f"{count} calls {word}" for word, count in counts.items())) or not counts["right"])

@@ -202,6 +202,20 @@ def _each_runner(values: str, folder: Path) -> list[str]:
     return [ran(command, folder)[1] for command in commands]
 
 
+def test_a_run_without_a_right_call_fails(tmp_path: Path) -> None:
+    (tmp_path / "lines").write_text("")
+    outputs = _each_runner("0, 0", tmp_path)
+    assert all(text.startswith("0 calls right") for text in outputs)
+    assert ran([sys.executable, RUNNERS / "run_vectors.py", "lines", "fixed:kernel"], tmp_path)[0] == 1
+    if compiler():
+        assert ran([tmp_path / "run", "lines"], tmp_path)[0] == 1
+        (tmp_path / "lines").write_text((HEAD % 1) + "\n")
+        code, text = ran([tmp_path / "run", "lines"], tmp_path)
+        assert (code, text) == (2, "lines is not a whole vectors.jsonl\n")
+    if shutil.which("node"):
+        assert ran(["node", RUNNERS / "run_vectors.js", "lines", "fixed.js"], tmp_path)[0] == 1
+
+
 def test_the_calls_of_a_cell_have_a_reading_in_common(tmp_path: Path) -> None:
     tails = [
         ',"output":{"dtype":"float16","shape":[2]},"legal":["00000000","00000001"],"cell":"c","readings":[["a"],["b"]]}\n',

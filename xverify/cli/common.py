@@ -69,8 +69,8 @@ def _run(command: Callable[..., int | None], args: tuple[Any, ...], options: dic
     except (DocumentError, EnvironmentFailedError, UnableError, UnknownEditionError, WorkerFailedError) as error:
         fail(str(error), UNABLE)
     except OSError as error:
-        where = f" {error.filename}" if error.filename else ""
-        fail(f"{error.strerror or error}:{where}", UNABLE)
+        where = f": {error.filename}" if error.filename else ""
+        fail(f"{error.strerror or error}{where}", UNABLE)
     except Exception as error:
         if sentence := blamed_file(error):
             fail(sentence, UNABLE)

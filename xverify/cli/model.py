@@ -112,9 +112,9 @@ def model(
     if versus and names:
         raise UsageError("--vs names the two implementations: leave out --oracle")
     if versus and versus[0] == versus[1]:
-        raise UsageError(f"--vs compares two implementations, and {versus[0]!r} is named twice")
+        raise UsageError(f"--vs compares two implementations, and {versus[0]!r} is named twice; name another one")
     if not file.is_file():
-        raise UsageError(f"there is no file {file}")
+        raise UsageError(f"there is no file {file}; check the path")
     whole = read_model(file)
     if not whole.nodes:
         raise UnableError(f"{file} has no DequantizeLinear node, so there is nothing to check")

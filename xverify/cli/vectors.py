@@ -18,7 +18,7 @@ from xverify.core.errors import UsageError
     type=click.Path(path_type=Path, file_okay=False),
     required=True,
     metavar="DIR",
-    help="New or empty folder for the corpus. Required.",
+    help="New or empty folder for the corpus.",
 )
 @click.option(
     "--size",
@@ -39,7 +39,7 @@ def vectors(contract: str | None, output: Path, size: str, form: str | None) -> 
     The corpus needs nothing of xverify: docs/vectors.md describes its format, and examples/vectors/ has runners in Python, C and
     JavaScript. The same versions write the same bytes.
 
-    Exit codes: 0 written, 2 wrong usage, 3 the edition cannot be read.
+    Exit codes: 0 written, 2 wrong usage, 3 the corpus is not complete (see the message).
     """
     from xverify import contracts
     from xverify.engine import select

@@ -232,7 +232,10 @@ def user_kernels(targets: Iterable[str]) -> tuple[Oracle, ...]:
     kernels: list[Oracle] = []
     for target in targets:
         if target.partition(":")[0] in all_oracles():
-            raise UsageError(f"{target} is no kernel of yours: implementations of xverify need no option")
+            raise UsageError(
+                f"{target} is no kernel of yours, and the bench times the implementations of xverify anyway; leave out "
+                "this --kernel"
+            )
         kernel = _user_kernel(target, kernels)
         kernels += [kernel] if kernel is not None else []
     return tuple(kernels)

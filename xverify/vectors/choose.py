@@ -216,8 +216,8 @@ def _structure(call: Call, granularity: str) -> Iterator[Feature]:
 def _numbers(contract: Contract, call: Call, legal: Legal, types: tuple[str, ...]) -> Iterator[tuple[int, Feature]]:
     """Features of the numbers: special values, the codes of small types, and which numbers meet."""
     for role, tensor in call.tensors.items():
-        for found in np.unique(_classes(tensor.dtype, tensor.codes)).tolist():
-            yield FIRST, ("special", role, tensor.dtype, found)
+        for number_class in np.unique(_classes(tensor.dtype, tensor.codes)).tolist():
+            yield FIRST, ("special", role, tensor.dtype, number_class)
         tier = FIRST if tensor is call.data else SECOND
         if BITS[tensor.dtype] <= 8:
             for code in np.unique(tensor.codes).tolist():
@@ -226,8 +226,8 @@ def _numbers(contract: Contract, call: Call, legal: Legal, types: tuple[str, ...
             for exponent in np.unique(tensor.codes >> tensor.codes.dtype.type(MANTISSA_BITS[tensor.dtype])).tolist():
                 yield SECOND, ("exponent", role, tensor.dtype, types[3], exponent)
     result = _classes(legal.dtype, legal.distinct[0])
-    for found in np.unique(result).tolist():
-        yield FIRST, ("special", "result", legal.dtype, found)
+    for number_class in np.unique(result).tolist():
+        yield FIRST, ("special", "result", legal.dtype, number_class)
     operands = contract.operands(call)
     meeting = result.astype(np.int64)
     for role, codes in sorted(operands.codes.items()):
@@ -295,10 +295,10 @@ def choose(vectors: Sequence[Vector], cost: Callable[[Vector], int], budget: int
                 chosen.add(index)
                 met.update(features[index])
                 left -= costs[index]
-    for index, of_call in enumerate(costs):
-        if index not in chosen and of_call <= min(fill, left):
+    for index, length in enumerate(costs):
+        if index not in chosen and length <= min(fill, left):
             chosen.add(index)
-            left -= of_call
+            left -= length
     return [vectors[index] for index in sorted(chosen)]
 
 
