@@ -55,6 +55,8 @@ def given(path: Path, model: Runnable) -> dict[str, Tensor]:
         UsageError: It is too large, or an array is missing, unknown, or of another type or shape than the input.
     """
     inputs = model.inputs
+    if not path.is_file():
+        raise UsageError(f"there is no file {path}")
     try:
         with zipfile.ZipFile(path) as archive:
             total = sum(entry.file_size for entry in archive.infolist())
@@ -64,7 +66,7 @@ def given(path: Path, model: Runnable) -> dict[str, Tensor]:
             arrays = {name: file[name] for name in file.files}
     except UsageError:
         raise
-    except (zipfile.BadZipFile, ValueError, EOFError, KeyError, NotImplementedError, zipfile.error) as error:
+    except (zipfile.BadZipFile, ValueError, EOFError, KeyError, MemoryError, NotImplementedError) as error:
         raise DamagedFileError(
             f"{path} is no .npz file of arrays: {' '.join(str(error).split())}; write it by numpy.savez"
         ) from None
