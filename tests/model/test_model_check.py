@@ -138,3 +138,19 @@ def test_a_script_shows_wrong_and_legal_bits_without_xverify(qdq, tmp_path):
     path.write_text(script(replace(difference, legal=(bits,))))
     again = subprocess.run([sys.executable, path], capture_output=True, text=True, cwd=tmp_path)
     assert again.returncode == 0, again.stdout + again.stderr
+
+
+def test_only_the_implementation_that_dies_is_blamed(qdq, tmp_path):
+    fake = wrong_models.oracle(WEIGHT, "abort")
+    report = checked(options_of(qdq, tmp_path, (fake, REFERENCE), checks=("whole",)))
+    assert of_model.sentence(report) == "the model does not run to its end in fake"
+    (group,) = of_model.groups(report)
+    assert (group.node, group.cause) == ("the model", "it runs at lower levels")
+
+
+def test_results_that_are_only_compared_decide_nothing(qdq, tmp_path):
+    options = options_of(qdq, tmp_path, (wrong_models.oracle(""),), checks=("neighbours",))
+    nodes = tuple(node for node in options.nodes if node.name == WEIGHT)
+    report = checked(replace(options, nodes=nodes))
+    assert {c["state"] for node in report["model"]["nodes"] for c in node["checks"]} == {"compared"}
+    assert report["model"]["outcome"] == "unable"

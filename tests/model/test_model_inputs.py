@@ -94,7 +94,9 @@ def test_drawn_inputs_have_equal_extents_under_equal_names():
 
 
 def test_what_cannot_be_drawn():
-    with pytest.raises(UsageError, match="has the type string; give it by --inputs"):
+    with pytest.raises(UsageError, match="has the type string, which cannot be drawn"):
         inputs.drawn(model(Operand("x", "string", ())), 1)
+    with pytest.raises(UsageError, match="at most 268435456 are drawn"):
+        inputs.drawn(model(Operand("x", "int8", (1 << 20, 1 << 20))), 1)
     with pytest.raises(UsageError, match="no extent is called 'b'; the model's inputs have n, x:0"):
         inputs.drawn(model(Operand("x", "int8", (None,), None, ("n",))), 1, {"b": 2})

@@ -311,9 +311,34 @@ def _short(model):
     model.graph.initializer.append(onnx.TensorProto(name="s", data_type=1, dims=[2], raw_data=b"123"))
 
 
+def _cyclic(model):
+    model.graph.node[0].input[0] = model.graph.node[0].output[0]
+
+
+def _unmade(model):
+    model.graph.node[0].input[0] = "nowhere"
+
+
+def _made_twice(model):
+    model.graph.node.append(model.graph.node[0])
+
+
+def _worded_axis(model):
+    model.graph.node[0].attribute.append(helper.make_attribute("axis", "one"))
+
+
+def _endless(model):
+    model.graph.initializer.append(onnx.TensorProto(name="s", data_type=1, dims=[0, 1 << 60]))
+
+
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
+        (_cyclic, DamagedFileError, "needs its own result"),
+        (_unmade, DamagedFileError, "nothing makes the value 'nowhere'"),
+        (_made_twice, DamagedFileError, "is made twice"),
+        (_worded_axis, DamagedFileError, "attribute axis of the node .* is no whole number"),
+        (_endless, DamagedFileError, "has extents"),
         (_newer, UsageError, "install a newer onnx"),
         (_newer_format, UsageError, "install a newer onnx"),
         (_unknown, UsageError, "DequantiseLinear node .* opset 21 of ai.onnx does not have"),
@@ -337,6 +362,22 @@ def test_a_damaged_file_is_refused(tmp_path, content):
     path.write_bytes(content)
     with pytest.raises(DamagedFileError, match=r"damaged.onnx is no valid ONNX model: [^\n]*$"):
         read_model(path)
+
+
+def test_a_name_that_is_no_text_is_refused(tmp_path):
+    path = saved(one_node(), tmp_path)
+    name = read_model(path).nodes[0].name.encode()
+    path.write_bytes(path.read_bytes().replace(name, b"\xff" * len(name)))
+    with pytest.raises(DamagedFileError, match="no text in UTF-8"):
+        read_model(path)
+
+
+def test_the_order_of_the_nodes_is_free(tmp_path):
+    model = onnx.load(models.long_network(tmp_path, 4))
+    nodes = list(reversed(model.graph.node))
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    assert len(read_model(saved(model, tmp_path)).nodes) == 4
 
 
 def test_a_file_that_ends_early_is_refused(tmp_path):

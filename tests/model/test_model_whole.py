@@ -124,3 +124,12 @@ def test_a_model_too_large_for_the_memory_is_not_run(tmp_path, monkeypatch):
     assert result.differences == ()
     assert {each.state for each in result.states} == {"not checked"}
     assert Result("crash", message="out of memory: it held 3 MiB").died is False
+
+
+def test_a_distance_has_the_magnitude_of_the_value_beside_it():
+    a, b = (Tensor("float32", np.array(row, np.float32).view(np.uint32)) for row in ([-1e-30, 3, 4], [1e-30, 3, 4]))
+    wrong = values.between(a, b)
+    assert wrong.ulp > 1 << 28
+    assert (wrong.distance, wrong.magnitude) == (pytest.approx(2e-30), 4)
+    nan = Tensor("float32", np.array([np.nan, 3, 4], np.float32).view(np.uint32))
+    assert (values.between(nan, b).distance, values.between(nan, b).magnitude) == (None, 4)

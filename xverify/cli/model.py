@@ -14,6 +14,7 @@ import click
 from xverify.cli.common import FINDINGS, PASS, UNABLE, clear, console_of_output, say
 
 if TYPE_CHECKING:
+    from xverify.core.call import Tensor
     from xverify.model.nodes import Node
     from xverify.model.read import Model
     from xverify.model.result import Check
@@ -99,7 +100,6 @@ def model(
     from xverify.core.errors import UnableError, UsageError
     from xverify.engine import select
     from xverify.engine.sweep import new_run_id, run_directory
-    from xverify.model import inputs as model_inputs
     from xverify.model.check import CHECKS, ModelOptions, check_model
     from xverify.model.read import read_model
     from xverify.model.terminal import print_result
@@ -121,7 +121,7 @@ def model(
     nodes = _chosen(whole, globs)
     oracles, left_out = _oracles(versus or names, nodes)
     chosen = _levels(levels, oracles)
-    inputs = model_inputs.given(inputs_file, whole) if inputs_file else model_inputs.drawn(whole, seed)
+    inputs = _inputs(whole, inputs_file, seed) if "whole" in (checks or CHECKS) else {}
     outputs = {"json": json_file, "html": html_file, "junit": junit_file}
     for path in outputs.values():
         if path is not None:
@@ -159,6 +159,22 @@ def model(
             path.write_text(render(report, kind), encoding="utf-8")
     print_result(report, console, directory / "report.html")
     return {"pass": PASS, "findings": FINDINGS, "unable": UNABLE}[report["model"]["outcome"]]
+
+
+def _inputs(model: Model, file: Path | None, seed: int) -> dict[str, Tensor]:
+    """The inputs of the model: those of a file, or drawn ones."""
+    from xverify.core.errors import UsageError
+    from xverify.model import inputs
+
+    if file is not None:
+        return inputs.given(file, model)
+    try:
+        return inputs.drawn(model, seed)
+    except UsageError as error:
+        raise UsageError(
+            f"no inputs of {model.path} can be drawn: {error}; give them by --inputs, or leave out the check within the "
+            "whole model: --check alone --check neighbours"
+        ) from None
 
 
 def _chosen(model: Model, globs: Sequence[str]) -> tuple[Node, ...]:

@@ -28,6 +28,7 @@ from xverify.engine.sweep import handling_interrupts
 from xverify.model.calls import calls_of, unknown
 from xverify.model.nodes import Node
 from xverify.model.result import Difference
+from xverify.model.values import apart
 from xverify.oracles.protocol import Oracle
 from xverify.verify.findings import Subject
 from xverify.verify.verdicts import Judged
@@ -317,7 +318,13 @@ def _differences(
                 wrong=sum(each.wrong for each in found),
                 elements=sum(each.elements for each in found),
                 ulp=max(each.ulp for each in found),
+                distance=_largest([each.distance for each in found]),
+                magnitude=_largest([each.magnitude for each in found]),
             )
+
+
+def _largest(numbers: Sequence[float | None]) -> float | None:
+    return None if None in numbers else max(number for number in numbers if number is not None)
 
 
 def _difference(call: Call, names: Sequence[str], first: Outcome, second: Outcome) -> Difference | None:
@@ -349,7 +356,7 @@ def compared(call: Call, a: Tensor, b: Tensor, name: str, against: str) -> Diffe
     return Difference(
         "", "alone", "differs", name, "", against, "", index, a.dtype,
         hexadecimal(b.dtype, int(b.codes[index])), (hexadecimal(a.dtype, int(a.codes[index])),), wrong,
-        math.prod(a.shape), int(max(0, distances.max())), **_part(call, index),
+        math.prod(a.shape), int(max(0, distances.max())), *apart(b, a), **_part(call, index),
     )  # fmt: skip
 
 

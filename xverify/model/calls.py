@@ -26,6 +26,9 @@ DRAWS = 8
 CHOSEN_CODES = 4096
 """The number of codes of a type of 32 bits."""
 
+MOST_AXES = 32
+"""The largest rank for an x of unknown rank, since NumPy has a limit. A larger axis counts as wrong."""
+
 SCALE_EXPONENTS = (-12.0, 3.0)
 """The range of the drawn scales, as powers of two."""
 
@@ -155,7 +158,7 @@ def _filled(shape: Sequence[int | None], extent: int) -> tuple[int, ...]:
 
 def _rank(axis: int, scale_shape: Sequence[int | None]) -> int:
     """The smallest rank of x that has the axis, and a second axis for the codes if the scale is 1-D."""
-    return 1 if not scale_shape else max(2, axis + 1, -axis)
+    return 1 if not scale_shape else min(MOST_AXES, max(2, axis + 1, -axis))
 
 
 def _tiles(shape: tuple[int, ...], axis: int, block: int) -> Iterator[Slices]:

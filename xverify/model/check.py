@@ -209,7 +209,7 @@ def _node(
         place = (each.check, each.oracle, each.level)
         kinds = {d.kind for d in differences if (d.check, d.oracle, d.level) == place}
         word = "wrong" if kinds & set(FAULTS) else "differs" if "differs" in kinds else "refused" if kinds else ""
-        state = word or ("not checked" if each.state == "not checked" else "ok")
+        state = word or ("ok" if each.state == "difference" else each.state)
         checks.append(_check(*place, state, each.reason, ()))
     return {
         "name": node.name,
@@ -269,6 +269,8 @@ def _difference(difference: Difference, is_between: bool) -> dict[str, Any]:
         "wrong": difference.wrong,
         "elements": difference.elements,
         "ulp": difference.ulp,
+        "distance": difference.distance,
+        "magnitude": difference.magnitude,
         "message": difference.message[:2000],
         "operators": list(difference.operators),
         "script": "",
@@ -291,9 +293,14 @@ def _decided(section: Mapping[str, Any], faults: set[str], report: Mapping[str, 
     failed = [w for w in report["run"]["workers"] if w["status"] != "answered"]
     if failed:
         return {"outcome": "unable", "reason": f"{failed[0]['name']} did not work: {failed[0]['status']}"}
-    if not states & {"ok", "differs"}:
-        return {"outcome": "unable", "reason": "no implementation computed any of the nodes"}
-    return {"outcome": "pass", "reason": ""}
+    if "ok" in states or (section["versus"] and states & {"differs", "compared"}):
+        return {"outcome": "pass", "reason": ""}
+    forbidden = [node["note"] for node in section["nodes"] if node["judgement"] == "forbidden"]
+    if forbidden and len(forbidden) == len(section["nodes"]):
+        return {"outcome": "unable", "reason": f"no node can be judged: {forbidden[0]}"}
+    if states & {"differs", "compared"}:
+        return {"outcome": "unable", "reason": "no result could be judged: results were only compared with each other"}
+    return {"outcome": "unable", "reason": "no implementation computed any of the nodes"}
 
 
 def write_scripts(folder: Path, entries: Sequence[dict[str, Any]], differences: Sequence[Difference]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,6 +21,9 @@ LARGEST = 1 << 30
 
 FIRST_EXTENT, EXTENT = 2, 8
 """The extents that are drawn for unknown ones: of the first axis, which often counts examples, and of the others."""
+
+MOST_DRAWN = 1 << 28
+"""Values that the drawn inputs may have together."""
 
 INDICES = 4
 """Drawn values of int32 and int64 are smaller than this, since they may be indices, lengths or masks."""
@@ -51,6 +55,8 @@ def given(path: Path, model: Runnable) -> dict[str, Tensor]:
         UsageError: It is too large, or an array is missing, unknown, or of another type or shape than the input.
     """
     inputs = model.inputs
+    if not path.is_file():
+        raise UsageError(f"there is no file {path}")
     try:
         with zipfile.ZipFile(path) as archive:
             total = sum(entry.file_size for entry in archive.infolist())
@@ -60,7 +66,7 @@ def given(path: Path, model: Runnable) -> dict[str, Tensor]:
             arrays = {name: file[name] for name in file.files}
     except UsageError:
         raise
-    except (zipfile.BadZipFile, ValueError, EOFError, KeyError, NotImplementedError, zipfile.error) as error:
+    except (zipfile.BadZipFile, ValueError, EOFError, KeyError, MemoryError, NotImplementedError) as error:
         raise DamagedFileError(
             f"{path} is no .npz file of arrays: {' '.join(str(error).split())}; write it by numpy.savez"
         ) from None
@@ -125,7 +131,8 @@ def drawn(
         indices: The limit of values of int32 and int64.
 
     Raises:
-        UsageError: An input has a type that cannot be drawn, such as text, or an extent names nothing.
+        UsageError: An input has a type that cannot be drawn, such as text, there are too many values, or an extent names
+            nothing.
     """
     inputs, extents = model.inputs, extents or {}
     known = {symbol for operand in inputs for symbol in operand.symbols if symbol}
@@ -137,8 +144,11 @@ def drawn(
             )
     places = [(symbol, axis) for operand in inputs for axis, symbol in enumerate(operand.symbols) if symbol]
     first_axis = {symbol for symbol, _ in places} - {symbol for symbol, axis in places if axis}
+    shapes = {operand.value: _shape(operand, extents, first_axis) for operand in inputs}
+    if (size := sum(map(math.prod, shapes.values()))) > MOST_DRAWN:
+        raise UsageError(f"its inputs have {size} values, and at most {MOST_DRAWN} are drawn")
     random = np.random.default_rng(seed)
-    return {operand.value: _drawn(operand, random, _shape(operand, extents, first_axis), indices) for operand in inputs}
+    return {operand.value: _drawn(operand, random, shapes[operand.value], indices) for operand in inputs}
 
 
 def _shape(operand: Operand, extents: Mapping[str, int], first: set[str]) -> tuple[int, ...]:
@@ -157,7 +167,7 @@ def _drawn(operand: Operand, random: np.random.Generator, shape: tuple[int, ...]
     if dtype == "bool":
         return Tensor(BOOL, random.integers(0, 2, shape, np.uint8))
     if dtype not in BITS:
-        raise UsageError(f"the input {operand.value!r} has the type {dtype or 'unknown'}; give it by --inputs")
+        raise UsageError(f"the input {operand.value!r} has the type {dtype or 'unknown'}, which cannot be drawn")
     if is_float(dtype):
         values = random.standard_normal(shape) * np.where(random.random(shape) < 0.05, 30.0, 1.0)
         return Tensor(dtype, encode(dtype, values))

@@ -297,8 +297,10 @@ def _compared(trial: _Trial, results: Mapping[At, Sequence[Result]]) -> tuple[li
     differences: list[Difference] = []
     states: list[State] = []
     ran: list[At] = []
+    several = sum(all(result.ran for result in each) for each in results.values()) > 1
     for at, each in results.items():
         shown, state, reason = _at(trial, at, each, ran, results)
+        state = "not checked" if state == "compared" and not several else state
         if all(result.ran for result in each):
             ran.append(at)
         for node in trial.nodes:
@@ -340,7 +342,7 @@ def _at(
     if checked:
         return differs, "ok", ""
     reason = "no text states the values of its part" if trial.judged else trial.unjudged()
-    return differs, "not checked", reason
+    return differs, "compared", reason
 
 
 def _unlike(

@@ -36,6 +36,9 @@ _TAG = "xverify.function"
 _AT_ONCE = 1 << 16
 """Bytes of a block that are read in one step, also if the part needs few of them."""
 
+WHOLE_NUMBERS = ("axis", "block_size", "output_dtype")
+"""The attributes of a DequantizeLinear."""
+
 ONNX_DOMAINS = ("", "ai.onnx.ml")
 """The domains whose operators the installed onnx knows all."""
 
@@ -203,10 +206,12 @@ def read_model(path: Path) -> Model:
         proto.ParseFromString(content)
     except Exception as error:  # protobuf's exceptions depend on its back end
         raise _damaged(path, str(error)) from None
+    _check_text(path, proto)
     if not proto.opset_import:
         raise _damaged(path, "it names no version of its operators")
     opsets = {domain_of(entry.domain): entry.version for entry in proto.opset_import}
     _check_versions(path, proto)
+    _check_values(path, proto.graph, frozenset())
     files = _check_external(path, proto)
     has_functions = bool(proto.functions)
     if has_functions:
@@ -329,6 +334,50 @@ def _reference(location: str, offset: int, length: int) -> bytes:
 # --- checks -------------------------------------------------------------------------------------
 
 
+def _check_text(path: Path, message: Any) -> None:
+    """Refuse names that are no text. Protobuf itself does not, and shows them as bytes or fails where they are read."""
+    for field, value in message.ListFields():
+        if field.type == field.TYPE_STRING:
+            try:
+                is_text = all(isinstance(part, str) for part in value) and not isinstance(value, bytes)
+            except UnicodeDecodeError:
+                is_text = False
+            if not is_text:
+                raise _damaged(path, f"a {field.name} in it is no text in UTF-8")
+        elif field.message_type is not None:
+            for inner in (value,) if hasattr(value, "ListFields") else value:
+                _check_text(path, inner)
+
+
+def _check_values(path: Path, graph: Any, outer: frozenset[str]) -> None:
+    """Refuse values that nothing makes, that two nodes make, or that need themselves.
+
+    The order of the nodes is free, as in most runtimes.
+    """
+    held = {value.name for value in (*graph.input, *graph.initializer)}
+    held |= {tensor.values.name for tensor in graph.sparse_initializer} | {""}
+    made: dict[str, int] = {}
+    for index, node in enumerate(graph.node):
+        for name in filter(None, node.output):
+            if made.setdefault(name, index) != index or name in held:
+                raise _damaged(path, f"the value {name!r} is made twice, the second time by the node {_title(node)}")
+    known = outer | held | made.keys()
+    waiting: dict[int, set[int]] = {}
+    for index, node in enumerate(graph.node):
+        if lost := next((name for name in node.input if name not in known), ""):
+            raise _damaged(path, f"nothing makes the value {lost!r}, which the node {_title(node)} uses")
+        makers = {made[name] for name in (*node.input, *_captured(node)) if name in made}
+        if not all(maker < index and maker not in waiting for maker in makers):
+            waiting[index] = makers
+        for _, inner in subgraphs(node):
+            _check_values(path, inner, known)
+    while ready := [index for index, makers in waiting.items() if makers.isdisjoint(waiting)]:
+        for index in ready:
+            del waiting[index]
+    if waiting:
+        raise _damaged(path, f"the node {_title(graph.node[min(waiting)])} needs its own result")
+
+
 def _check_versions(path: Path, proto: Any) -> None:
     """Refuse versions and operators that the installed onnx does not know."""
     import onnx
@@ -342,6 +391,8 @@ def _check_versions(path: Path, proto: Any) -> None:
     newest = {domain: newest for domain, (_, newest) in onnx.defs.C.schema_version_map().items()}
     for holder in (proto, *proto.functions):
         opsets = {domain_of(entry.domain): entry.version for entry in holder.opset_import}
+        if (version := min(opsets.values(), default=1)) < 1:
+            raise _damaged(path, f"it names the version {version} of its operators")
         for domain in ONNX_DOMAINS:
             if opsets.get(domain, 0) > newest[domain]:
                 raise UsageError(
@@ -386,12 +437,12 @@ def subgraphs(node: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _captured(node: Any) -> Iterator[str]:
-    """The names that the subgraphs of a node use."""
+    """The names of the graphs around a node that its subgraphs use."""
     for _, graph in subgraphs(node):
-        for inner in graph.node:
-            yield from inner.input
-            yield from _captured(inner)
-        yield from (output.name for output in graph.output)
+        own = {value.name for value in (*graph.input, *graph.initializer)}
+        own.update(name for inner in graph.node for name in inner.output)
+        used = (name for inner in graph.node for name in (*inner.input, *_captured(inner)))
+        yield from (name for name in (*used, *(output.name for output in graph.output)) if name not in own)
 
 
 def _all_nodes(nodes: Sequence[Any]) -> Iterator[Any]:
@@ -429,6 +480,8 @@ def _check_external(path: Path, proto: Any) -> tuple[str, ...]:
         dtype, shape = dtype_of(tensor.data_type), tuple(tensor.dims)
         if min(shape, default=0) < 0:
             raise _damaged(path, f"the constant {tensor.name} has a negative extent")
+        if math.prod(max(1, extent) for extent in shape) >= 1 << 59:  # more bytes than an address has
+            raise _damaged(path, f"the constant {tensor.name} has extents {list(shape)}")
         if tensor.data_location != tensor.EXTERNAL or not tensor.external_data:
             continue
         stored = _stored(path, tensor)
@@ -594,6 +647,9 @@ def _operand(info: Any) -> Operand:
 def _node(walk: _Walk, scope: Scope, node: Any, way: tuple[str, ...], function: str) -> Node:
     if not 2 <= len(node.input) <= 3 or len(node.output) != 1 or not all(node.input[:2]):
         raise _damaged(walk.path, f"the DequantizeLinear node {_title(node)} has a wrong number of inputs or outputs")
+    for attribute in node.attribute:
+        if attribute.name in WHOLE_NUMBERS and attribute.type != attribute.INT and not attribute.ref_attr_name:
+            raise _damaged(walk.path, f"the attribute {attribute.name} of the node {_title(node)} is no whole number")
     operands = {role: scope.value(name) for role, name in zip(ROLES, node.input, strict=False) if name}
     contract = edition(domain_of(node.domain), walk.opsets.get(domain_of(node.domain), 1))
     return Node(_title(node), contract, _attributes(node), operands, node.output[0], way, function)

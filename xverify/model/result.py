@@ -48,6 +48,10 @@ class Difference:
     """The number of compared elements."""
     ulp: int = 0
     """The largest distance in ULP from the nearest legal value; 0 where it is not defined."""
+    distance: float | None = None
+    """The largest absolute difference from another run; None if there is no other run, or if it is not finite."""
+    magnitude: float | None = None
+    """The largest finite magnitude of that run's value; None as for the distance."""
     message: str = ""
     """The message of a crash, a hang or a refusal."""
     operators: tuple[str, ...] = ()
@@ -58,7 +62,8 @@ class Difference:
     """The inputs of that part."""
 
 
-StateOf = Literal["ok", "difference", "not checked"]
+StateOf = Literal["ok", "difference", "compared", "not checked"]
+"""The state of a check. "compared": the results of several runs were compared, and no text says which of them are legal."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +76,7 @@ class State:
     level: str
     state: StateOf
     reason: str = ""
-    """The reason why it was not checked, as a clause such as "it stands inside a subgraph"; "" otherwise."""
+    """The reason why it was not checked or only compared, as a clause such as "it stands inside a subgraph"; "" otherwise."""
 
 
 @dataclass(frozen=True, eq=False)

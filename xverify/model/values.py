@@ -15,6 +15,7 @@ from xverify import contracts
 from xverify.core.bits import canonical, ulp_distance
 from xverify.core.call import BITS, Call, Tensor
 from xverify.core.dtypes import FLOATS
+from xverify.core.dtypes import values as numbers_of
 from xverify.verify.compare import compare
 from xverify.verify.graph_values import Values
 from xverify.verify.legal import Legal, legal_set
@@ -39,6 +40,10 @@ class Wrong:
     """Its legal bits in hex."""
     ulp: int = 0
     """The largest distance in ULP; -1 if one side is NaN."""
+    distance: float | None = None
+    """The largest absolute difference between two results; None if it is not finite, or if a text decides."""
+    magnitude: float | None = None
+    """The largest finite magnitude in the other result; None as for the distance."""
     message: str = ""
     """A sentence, if dtype or shape are wrong."""
 
@@ -152,7 +157,24 @@ def between(got: Tensor, other: Tensor) -> Wrong:
         words = f"the result is {got.dtype} {list(got.shape)}, the other one is {other.dtype} {list(other.shape)}"
         return Wrong(got.size, got.size, message=words)
     a, b = canonical(got.codes, got.dtype), canonical(other.codes, other.dtype)
-    return _wrong(got, np.asarray(a != b), [b], got.size)
+    wrong = _wrong(got, np.asarray(a != b), [b], got.size)
+    if not wrong.wrong:
+        return wrong
+    distance, magnitude = apart(got, other)
+    return replace(wrong, distance=distance, magnitude=magnitude)
+
+
+def apart(a: Tensor, b: Tensor) -> tuple[float | None, float | None]:
+    """The largest absolute difference between two tensors of one type and shape, and the largest finite magnitude of the second.
+
+    The difference is None where a number differs from an infinity or a NaN.
+    """
+    numbers, others = numbers_of(a.dtype, a.codes), numbers_of(b.dtype, b.codes)
+    differing = canonical(a.codes, a.dtype) != canonical(b.codes, b.dtype)
+    with np.errstate(invalid="ignore"):
+        largest = float(np.abs(numbers[differing] - others[differing]).max(initial=0))
+    finite = others[np.isfinite(others)]
+    return largest if math.isfinite(largest) else None, float(np.abs(finite).max(initial=0))
 
 
 def _wrong(got: Tensor, is_wrong: NDArray[np.bool_], legal: Sequence[NDArray[Any]], elements: int) -> Wrong:

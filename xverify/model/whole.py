@@ -146,7 +146,8 @@ def difference_of(node: str, check: Check, at: At, value: str, wrong: Wrong) -> 
     """The difference of wrong elements of a value."""
     return Difference(
         node, check, "violation", *at, value=value, index=wrong.index, dtype=wrong.dtype, got=wrong.got, legal=wrong.legal,
-        wrong=wrong.wrong, elements=wrong.elements, ulp=wrong.ulp, message=wrong.message,
+        wrong=wrong.wrong, elements=wrong.elements, ulp=wrong.ulp, distance=wrong.distance,
+        magnitude=wrong.magnitude, message=wrong.message,
     )  # fmt: skip
 
 
@@ -256,7 +257,11 @@ def _check_group(
     model: Model, nodes: Sequence[Node], runners: Sequence[Runner], inputs: Mapping[str, Tensor], folder: Path
 ) -> tuple[list[Difference], list[State]]:
     results = _run_exposed(model, nodes, runners, inputs, folder)
-    differences, states = [], []
+    differences: list[Difference] = []
+    states: list[State] = []
+    # A run with a thousand outputs may be slow, and its end tells nothing about a single node of several.
+    crashes = {at: result for at, result in results.items() if result.died and result.kind != "hang"}
+    differences += [ended(nodes[0].name if len(nodes) == 1 else "", "whole", *each) for each in crashes.items()]
     for node in nodes:
         judges: list[tuple[Mapping[str, Tensor], Judge]] = []
         for at, result in results.items():
@@ -283,7 +288,7 @@ def _check_node(
         state = replace(
             state, reason=f"the model with its values as outputs did not run: {result.message or result.kind}"
         )
-        return ([ended(node.name, "whole", at, result)] if result.died else []), state
+        return [], state
     y = result.outputs.get(node.output)
     if y is None:
         return [], replace(state, reason=f"the run gave no value {node.output}")

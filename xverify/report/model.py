@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xverify.core.verdict import Verdict
@@ -14,15 +14,25 @@ from xverify.verify.cause_titles import some
 WORDS = {"alone": "alone", "neighbours": "with neighbours", "whole": "in the whole model"}
 """The checks in words."""
 
-STATES = ("wrong", "differs", "refused", "not checked", "ok")
+STATES = ("wrong", "differs", "refused", "not checked", "compared", "ok")
 """The states of a node in a check, the worst first."""
 
-TONES = {"wrong": "bad", "differs": "open", "refused": "quiet", "not checked": "quiet", "ok": "good"}
+TONES = {
+    "wrong": "bad",
+    "differs": "open",
+    "refused": "quiet",
+    "not checked": "quiet",
+    "compared": "quiet",
+    "ok": "good",
+}
 
 KINDS = ("crash", "hang", "violation", "rejected", "differs")
 """The kinds of differences, the worst first."""
 
 _DECISIONS = {"pass": "PASS", "findings": "FAIL", "unable": "UNABLE"}
+
+MOST_ULP = 1 << 12
+"""The largest distance in ULP that is shown beside an absolute difference. Larger ones often mean only a value near zero."""
 
 MOST_OPERATORS = 8
 """Number of operators of a part that a line names."""
@@ -53,8 +63,10 @@ class Group:
 
     @property
     def node(self) -> str:
-        """The node in words; the model's outputs if the difference belongs to no node."""
-        return f"node {self.first['node']}" if self.first["node"] else f"output {self.first['value']}"
+        """The node in words; the model's output, or the model, if the difference belongs to no node."""
+        if self.first["node"]:
+            return f"node {self.first['node']}"
+        return f"output {self.first['value']}" if self.first["value"] else "the model"
 
     @property
     def where(self) -> str:
@@ -67,15 +79,15 @@ class Group:
         entry = self.worst
         if entry["kind"] in ("crash", "hang", "rejected"):
             what = {"crash": "ends the process", "hang": "does not answer", "rejected": "refuses"}[entry["kind"]]
-            return f"{what}{': ' if entry['message'] else ''}{' '.join(entry['message'].split())[:200]}"
+            message = " ".join(entry["message"].split()).partition(' File "')[0][:200]  # without the stack
+            return f"{what}{': ' if message else ''}{message}"
         if not entry["value"] or not entry["got"]["hex"]:
             return str(entry["message"]) or "the results differ"
         single = entry["wrong"] == 1
         word = f"{'is' if single else 'are'} illegal"
         if entry["kind"] != "violation":
             word = f"{'differs' if single else 'differ'} from {entry['against']}"
-        distance = f", by up to {grouped(entry['ulp'])} ULP" if entry["ulp"] > 0 else ""
-        return f"{grouped(entry['wrong'])} of {plural(entry['elements'], 'value')} {word}{distance}"
+        return f"{grouped(entry['wrong'])} of {plural(entry['elements'], 'value')} {word}{_distance(entry)}"
 
     @property
     def bits(self) -> str:
@@ -96,8 +108,21 @@ class Group:
         """The cause, as far as the levels tell it; "" if they do not."""
         if self.first["check"] == "alone" or not self.levels.startswith("from "):
             return ""
+        if self.first["kind"] != "violation":
+            return "it runs at lower levels"
         around = f" of {self.operators}" if len(self.first["operators"]) > 1 else ""
         return f"the optimiser's rewrite{around} changes the values: the node is right at lower levels"
+
+
+def _distance(entry: Json) -> str:
+    """The largest distance, as the end of a sentence."""
+    ulp = f"{grouped(entry['ulp'])} ULP"
+    if entry["kind"] == "violation":
+        return f", by up to {ulp}" if entry["ulp"] > 0 else ""
+    if not entry["distance"] or entry["magnitude"] is None:
+        return ""
+    beside = f"; {ulp}" if 0 < entry["ulp"] <= MOST_ULP else ""
+    return f", by up to {entry['distance']:.3g} (the largest value is {entry['magnitude']:.3g}{beside})"
 
 
 def in_bits(value: Json) -> str:
@@ -127,10 +152,17 @@ def groups(report: Json) -> list[Group]:
             not g.first["is_fault"],
             KINDS.index(g.first["kind"]),
             bool(g.first["node"]),  # outputs of the model, which its users see, come first
-            -g.worst["ulp"],
+            -_size(g.worst),
             -g.worst["wrong"],
         ),
     )
+
+
+def _size(entry: Json) -> float:
+    """The size of a difference, for the order of differences of one kind."""
+    if entry["kind"] == "violation":
+        return float(entry["ulp"])
+    return float(entry["distance"] or 0) / max(float(entry["magnitude"] or 0), 1e-300)
 
 
 def _levels(shown: Sequence[str], every: Sequence[str]) -> str:
@@ -254,14 +286,43 @@ def sentence(report: Json) -> str:
         bad = failing_nodes(report)
         verb, differ = ("is", "differs") if len(bad) == 1 else ("are", "differ")
         what = f"{differ} between" if section["versus"] else f"{verb} computed wrongly in"
-        blamed = section["versus"] or sorted({name for node in bad for name in _blamed(report, node)}) or names
-        count = f"{len(bad)} of {plural(total, 'node')}" if bad else "outputs of the model"
+        faults = [entry for entry in section["differences"] if entry["is_fault"]]
+        if not bad and faults and all(entry["kind"] in ("crash", "hang", "rejected") for entry in faults):
+            return f"the model does not run to its end in {some(sorted({entry['oracle'] for entry in faults}), 4)}"
+        blamed = section["versus"] or sorted(_blamed(report)) or names
+        count = f"{grouped(len(bad))} of {plural(total, 'node')}" if bad else "outputs of the model"
         return f"{count} {what} {some(blamed, 4)}"
-    checked = sum(any(check["state"] == "ok" for check in node["checks"]) for node in section["nodes"])
-    done = {check["check"] for node in section["nodes"] for check in node["checks"] if check["state"] == "ok"}
-    ways = some([WORDS[check] for check in section["checks"] if check in done], 3)
-    left = "" if checked == total else f" ({plural(total - checked, 'node')} not checked)"
-    return f"{plural(checked, 'node')}{left} in {some(names, 4)}: every value is legal, {ways}"
+    return _passed(report)
+
+
+def _passed(report: Json) -> str:
+    """How many results were judged, and how many only compared. Implementations with the same numbers share a clause."""
+    section = report["model"]
+    heads = columns(report)
+    table = [dict(zip(heads, row.fields, strict=True)) for row in rows(report)]
+
+    def count(name: str, check: str, states: tuple[str, ...]) -> int:
+        return sum((field := fields.get((name, check))) is not None and field.state in states for fields in table)
+
+    judged: dict[tuple[tuple[str, int], ...], list[str]] = {}
+    for entry in section["implementations"]:
+        counts = tuple((check, count(entry["name"], check, ("ok",))) for check in section["checks"])
+        judged.setdefault(tuple(each for each in counts if each[1]), []).append(f"{entry['name']} {entry['version']}")
+    idle = judged.pop((), [])
+    words = []
+    for counts, names in judged.items():
+        (first, number), *others = counts
+        ways = [f"{plural(number, 'node')} {WORDS[first]}", *(f"{n} {WORDS[check]}" for check, n in others)]
+        head = "of" if words else "every judged result of"
+        words.append(f"{head} {some(names, 4)}{'' if words else ' is legal'}: {', '.join(ways)}")
+    compared = max((count(*head, ("compared", "differs")) for head in heads), default=0)
+    if compared and not section["versus"]:
+        words.append(f"{plural(compared, 'node')} with neighbours only compared, since no text fixes the results")
+    if section["versus"]:
+        words.append(f"{' and '.join(section['versus'])} do not differ")
+    if idle:
+        words.append(f"no result of {some(idle, 4)} was judged")
+    return "; ".join(words)
 
 
 def failing_nodes(report: Json) -> list[str]:
@@ -274,10 +335,11 @@ def failing_nodes(report: Json) -> list[str]:
     ]
 
 
-def _blamed(report: Json, name: str) -> Iterable[str]:
-    node = next(node for node in report["model"]["nodes"] if node["name"] == name)
-    yield from (check["oracle"] for check in node["checks"] if check["state"] == "wrong")
-    yield from (e["oracle"] for e in report["model"]["differences"] if e["node"] == name and e["is_fault"])
+def _blamed(report: Json) -> set[str]:
+    """The implementations at fault."""
+    section = report["model"]
+    names = {check["oracle"] for node in section["nodes"] for check in node["checks"] if check["state"] == "wrong"}
+    return names | {entry["oracle"] for entry in section["differences"] if entry["is_fault"]}
 
 
 def notes(report: Json) -> list[str]:
@@ -297,17 +359,19 @@ def notes(report: Json) -> list[str]:
     for (oracle, reason), names in refused.items():
         sentences.append(f"{oracle} refuses {plural(len(names), 'node')} alone ({some(names, 2)}): {reason}")
     everywhere = {entry["name"] for entry in report["model"]["implementations"] if entry["levels"]}
-    missing: dict[tuple[str, str], dict[str, set[str]]] = {}
+    missing: dict[tuple[str, str, str], dict[str, set[str]]] = {}
     for node in nodes:
         for check in node["checks"]:
-            if check["check"] != "alone" and check["state"] == "not checked" and check["reason"]:
+            state = "compared" if check["state"] == "differs" else check["state"]
+            if check["check"] != "alone" and state in ("not checked", "compared") and check["reason"]:
                 reason = " ".join(check["reason"].split())[:160]
-                by_name = missing.setdefault((check["check"], reason), {})
+                by_name = missing.setdefault((check["check"], state, reason), {})
                 by_name.setdefault(node["name"], set()).add(check["oracle"])
-    for (check, reason), by_name in missing.items():
+    for (check, state, reason), by_name in missing.items():
         oracles = set().union(*by_name.values())
         where = "" if oracles == everywhere else f" in {some(sorted(oracles), 3)}"
-        sentences.append(f"{plural(len(by_name), 'node')} not checked {WORDS[check]}{where}: {reason}")
+        words = state.replace("compared", "only compared")
+        sentences.append(f"{plural(len(by_name), 'node')} {words} {WORDS[check]}{where}: {reason}")
     part = [node for node in nodes if node["values"] < node["of"] and node["values"]]
     if part:
         values, every = sum(node["values"] for node in part), sum(node["of"] for node in part)

@@ -93,7 +93,7 @@ def _of_model(report: Json) -> Xml.Element:
             if lines:
                 failure = Xml.SubElement(case, "failure", type="model", message=clean(lines[0]))
                 failure.text = clean("\n".join(lines))
-            elif not any(c["state"] in ("ok", "differs") for c in checks):
+            elif not any(c["state"] in ("ok", "differs", "compared") for c in checks):
                 reason = next((c["reason"] for c in checks if c["reason"]), "not checked")
                 Xml.SubElement(case, "skipped", message=clean(reason))
         suite.set("failures", str(len(suite.findall("testcase/failure"))))
