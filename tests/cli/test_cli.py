@@ -129,7 +129,7 @@ CALL = "ai.onnx/DequantizeLinear-25 x=uint8[]:00 scale=float32[]:3f800000"
         (["report", "/nowhere"], "is neither a report"),
         (
             ["report", "--format", "htm"],
-            "'htm' is not one of conformance, findings, html, json, junit, markdown (did you mean html?)",
+            "'htm' is not one of badge, conformance, findings, html, json, junit, markdown, sarif (did you mean html?)",
         ),
         (["replay", "violation-0000000000", "--run", "/nowhere"], "is neither a report"),
         (

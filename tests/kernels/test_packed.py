@@ -71,7 +71,8 @@ def test_packed_codes_beyond_a_block(backend: str, recwarn: pytest.WarningsRecor
         np.testing.assert_array_equal(got, want)
         assert np.isnan(got[1]).all()
         assert not np.isnan(got[::2]).any()
-    assert not recwarn.list
+    # A file of another test may be closed by the garbage collector meanwhile.
+    assert not [warning for warning in recwarn if not issubclass(warning.category, ResourceWarning)]
 
 
 @pytest.mark.parametrize("backend", ["numpy", "numba"])
