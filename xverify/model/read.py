@@ -335,7 +335,10 @@ def _reference(location: str, offset: int, length: int) -> bytes:
 
 
 def _check_text(path: Path, message: Any) -> None:
-    """Refuse names that are no text. Protobuf itself does not, and shows them as bytes or fails where they are read."""
+    """Refuse names that are no text.
+
+    Protobuf itself does not: it shows them as bytes, or fails where they are read.
+    """
     for field, value in message.ListFields():
         if field.type == field.TYPE_STRING:
             try:

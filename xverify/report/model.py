@@ -296,7 +296,7 @@ def sentence(report: Json) -> str:
 
 
 def _passed(report: Json) -> str:
-    """How many results were judged, and how many only compared. Implementations with the same numbers share a clause."""
+    """The numbers of judged and of only compared results. Implementations with equal numbers share a clause."""
     section = report["model"]
     heads = columns(report)
     table = [dict(zip(heads, row.fields, strict=True)) for row in rows(report)]
@@ -309,7 +309,7 @@ def _passed(report: Json) -> str:
         counts = tuple((check, count(entry["name"], check, ("ok",))) for check in section["checks"])
         judged.setdefault(tuple(each for each in counts if each[1]), []).append(f"{entry['name']} {entry['version']}")
     idle = judged.pop((), [])
-    words = []
+    words: list[str] = []
     for counts, names in judged.items():
         (first, number), *others = counts
         ways = [f"{plural(number, 'node')} {WORDS[first]}", *(f"{n} {WORDS[check]}" for check, n in others)]
