@@ -121,7 +121,7 @@ def _distance(entry: Json) -> str:
         return f", by up to {ulp}" if entry["ulp"] > 0 else ""
     if not entry["distance"] or entry["magnitude"] is None:
         return ""
-    beside = f"; {ulp}" if 0 < entry["ulp"] <= MOST_ULP else ""
+    beside = f"; {ulp}" if 0 < entry["ulp"] <= MOST_ULP and "float" in entry["dtype"] else ""
     return f", by up to {entry['distance']:.3g} (the largest value is {entry['magnitude']:.3g}{beside})"
 
 
@@ -296,7 +296,10 @@ def sentence(report: Json) -> str:
 
 
 def _passed(report: Json) -> str:
-    """The numbers of judged and of only compared results. Implementations with equal numbers share a clause."""
+    """The numbers of judged and of only compared results.
+
+    Implementations with equal numbers share a clause.
+    """
     section = report["model"]
     heads = columns(report)
     table = [dict(zip(heads, row.fields, strict=True)) for row in rows(report)]
