@@ -284,6 +284,18 @@ def test_a_file_that_became_too_short(tmp_path):
         constant.part((slice(0, 1), slice(0, 1)))
 
 
+def test_x_has_the_type_of_the_zero_point_after_an_operator_that_onnx_does_not_know(tmp_path):
+    nodes = [
+        helper.make_node("QLinearAdd", ["a", "s", "z", "a", "s", "z", "s", "z"], ["x"], domain="com.microsoft"),
+        helper.make_node("DequantizeLinear", ["x", "s", "z"], ["y"]),
+    ]
+    inputs = [helper.make_tensor_value_info("a", TensorProto.UINT8, ["n"])]
+    constants = [models.array("s", np.float32(0.5)), models.array("z", np.uint8(3))]
+    model = models.model_of(nodes, inputs, ["y"], constants, opsets=[helper.make_opsetid("com.microsoft", 1)])
+    (node,) = read_model(saved(model, tmp_path)).nodes
+    assert (node.operands["x"].dtype, node.operands["x"].shape) == ("uint8", None)
+
+
 # --- refusals -----------------------------------------------------------------------------------
 
 

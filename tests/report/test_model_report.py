@@ -17,7 +17,8 @@ def entry(level: str = "all", kind: str = "violation", node: str = "n", **others
         "id": f"difference-{kind}-{node}", "node": node, "check": "whole", "kind": kind, "is_fault": kind != "differs",
         "oracle": "a", "level": level, "against": "a off" if kind == "differs" else "", "value": "y", "index": [0],
         "dtype": "float32", "got": bits, "legal": [{"hex": "0x3f800000", "decimal": "1.0"}], "wrong": 1, "elements": 4,
-        "ulp": 1, "message": "", "operators": ["DequantizeLinear", "Mul"], "script": "", **others,
+        "ulp": 1, "distance": 0.125, "magnitude": 3.0, "message": "",
+        "operators": ["DequantizeLinear", "Mul"], "script": "", **others,
     }  # fmt: skip
 
 
@@ -43,7 +44,10 @@ def test_the_levels_of_a_difference_tell_a_rewrite_from_a_wrong_kernel(shown, wo
 def test_faults_come_first_then_outputs_of_the_model():
     listed = of_model.groups(
         report(
-            entry(kind="differs", ulp=99), entry(kind="differs", node=""), entry(), entry(kind="crash", message="dead")
+            entry(kind="differs", ulp=1 << 31, distance=9.0),
+            entry(kind="differs", node=""),
+            entry(),
+            entry(kind="crash", message='dead File "a.py"'),
         )
     )
     assert [(group.first["kind"], group.node) for group in listed] == [
@@ -51,5 +55,6 @@ def test_faults_come_first_then_outputs_of_the_model():
     ]  # fmt: skip
     assert listed[0].amount == "ends the process: dead"
     assert listed[1].amount == "1 of 4 values is illegal, by up to 1 ULP"
-    assert listed[2].amount == "1 of 4 values differs from a off, by up to 1 ULP"
+    assert listed[2].amount == "1 of 4 values differs from a off, by up to 0.125 (the largest value is 3; 1 ULP)"
+    assert listed[3].amount == "1 of 4 values differs from a off, by up to 9 (the largest value is 3)"
     assert listed[1].bits == "y[0] is 1.0000001 (0x3f800001); legal: 1.0 (0x3f800000)"

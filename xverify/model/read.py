@@ -335,7 +335,10 @@ def _reference(location: str, offset: int, length: int) -> bytes:
 
 
 def _check_text(path: Path, message: Any) -> None:
-    """Refuse names that are no text. Protobuf itself does not, and shows them as bytes or fails where they are read."""
+    """Refuse names that are no text.
+
+    Protobuf itself does not: it shows them as bytes, or fails where they are read.
+    """
     for field, value in message.ListFields():
         if field.type == field.TYPE_STRING:
             try:
@@ -631,6 +634,13 @@ def _values(path: Path, graph: Any, outer: Mapping[str, Operand]) -> dict[str, O
     for name, constant in constants.items():
         if constant is not None:
             values[name] = Operand(name, constant.dtype, constant.shape, constant)
+    for node in graph.node:
+        if node.op_type in ("DequantizeLinear", "QuantizeLinear") and len(node.input) == 3 and len(node.output) == 1:
+            # x and zero point have one type, also after an operator of com.microsoft, which onnx cannot infer.
+            zero, codes = node.input[2], node.input[0] if node.op_type == "DequantizeLinear" else node.output[0]
+            kept, typed = values.get(codes), values.get(zero) or outer.get(zero)
+            if typed is not None and codes not in outer and not (kept and kept.dtype):
+                values[codes] = replace(kept or Operand(codes, "", None), dtype=typed.dtype)
     return values
 
 

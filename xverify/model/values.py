@@ -165,9 +165,9 @@ def between(got: Tensor, other: Tensor) -> Wrong:
 
 
 def apart(a: Tensor, b: Tensor) -> tuple[float | None, float | None]:
-    """The largest absolute difference between two tensors of one type and shape, and the largest finite magnitude of the second.
+    """The largest absolute difference of two tensors, and the largest finite magnitude of the second.
 
-    The difference is None where a number differs from an infinity or a NaN.
+    They have one type and shape. The difference is None where a number differs from an infinity or a NaN.
     """
     numbers, others = numbers_of(a.dtype, a.codes), numbers_of(b.dtype, b.codes)
     differing = canonical(a.codes, a.dtype) != canonical(b.codes, b.dtype)

@@ -121,7 +121,7 @@ def _distance(entry: Json) -> str:
         return f", by up to {ulp}" if entry["ulp"] > 0 else ""
     if not entry["distance"] or entry["magnitude"] is None:
         return ""
-    beside = f"; {ulp}" if 0 < entry["ulp"] <= MOST_ULP else ""
+    beside = f"; {ulp}" if 0 < entry["ulp"] <= MOST_ULP and "float" in entry["dtype"] else ""
     return f", by up to {entry['distance']:.3g} (the largest value is {entry['magnitude']:.3g}{beside})"
 
 
@@ -296,7 +296,10 @@ def sentence(report: Json) -> str:
 
 
 def _passed(report: Json) -> str:
-    """How many results were judged, and how many only compared. Implementations with the same numbers share a clause."""
+    """The numbers of judged and of only compared results.
+
+    Implementations with equal numbers share a clause.
+    """
     section = report["model"]
     heads = columns(report)
     table = [dict(zip(heads, row.fields, strict=True)) for row in rows(report)]
@@ -309,7 +312,7 @@ def _passed(report: Json) -> str:
         counts = tuple((check, count(entry["name"], check, ("ok",))) for check in section["checks"])
         judged.setdefault(tuple(each for each in counts if each[1]), []).append(f"{entry['name']} {entry['version']}")
     idle = judged.pop((), [])
-    words = []
+    words: list[str] = []
     for counts, names in judged.items():
         (first, number), *others = counts
         ways = [f"{plural(number, 'node')} {WORDS[first]}", *(f"{n} {WORDS[check]}" for check, n in others)]
