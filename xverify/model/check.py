@@ -72,6 +72,8 @@ def check_model(options: ModelOptions, emit: Consumer) -> dict[str, Any]:
     Returns:
         The report, with the section "model".
 
+    A check that ^C interrupts reports what it has.
+
     Raises:
         OSError: The directory cannot be written.
     """
@@ -86,11 +88,13 @@ def check_model(options: ModelOptions, emit: Consumer) -> dict[str, Any]:
     alone = check_alone(nodes, run, emit, options.versus)
     checked: list[Checked] = []
     between = list(alone.differences)
-    if alone.report["run"]["complete"]:
-        checked, others = _within(options)
-        between += others
-    results = alone.nodes or tuple(NodeResult(node) for node in options.nodes)
     report = alone.report
+    if report["run"]["complete"]:
+        try:
+            _within(options, checked, between)
+        except KeyboardInterrupt:
+            report["run"]["complete"] = False
+    results = alone.nodes or tuple(NodeResult(node) for node in options.nodes)
     report["run"]["seconds"] = round(time.monotonic() - began, 1)
     report["run"]["budget"] = None
     differences = _listed(checked, between)
@@ -101,17 +105,17 @@ def check_model(options: ModelOptions, emit: Consumer) -> dict[str, Any]:
     return report
 
 
-def _within(options: ModelOptions) -> tuple[list[Checked], list[Difference]]:
+def _within(options: ModelOptions, checked: list[Checked], between: list[Difference]) -> None:
     """Do the checks with neighbours and within the whole model.
 
-    Returns:
-        Their results, and the differences between the two implementations to compare, if there are two.
+    Args:
+        options: The options.
+        checked: Gets the result of each check that ends, so that an interruption leaves them.
+        between: Gets the differences between the two implementations to compare, if there are two.
     """
     wanted = [name for name in options.checks if name != "alone"]
     if not wanted:
-        return [], []
-    checked: list[Checked] = []
-    between: list[Difference] = []
+        return
     with tempfile.TemporaryDirectory(prefix="xverify-") as scratch:
         folders = [Path(scratch, name) for name in ("workers", "neighbours", "whole", "versus")]
         for folder in folders:
@@ -125,8 +129,7 @@ def _within(options: ModelOptions) -> tuple[list[Checked], list[Difference]]:
             if runners and "whole" in wanted:
                 checked.append(check_whole(options.model, options.nodes, runners, options.inputs, whole))
             if len(runners) == len(options.versus) == 2 and "whole" in wanted:
-                between = compare_two(options.model, options.nodes, runners, options.inputs, versus)
-    return checked, between
+                between += compare_two(options.model, options.nodes, runners, options.inputs, versus)
 
 
 def _listed(checked: Sequence[Checked], between: Sequence[Difference]) -> list[Difference]:
@@ -283,10 +286,9 @@ def _bits(dtype: str, code: str) -> dict[str, str]:
 
 def _decided(section: Mapping[str, Any], faults: set[str], report: Mapping[str, Any]) -> dict[str, Any]:
     """The outcome, and the reason if there is no decision."""
-    shown = {finding for node in section["nodes"] for check in node["checks"] for finding in check["findings"]}
     states = {check["state"] for node in section["nodes"] for check in node["checks"]}
     # A finding of the engine that no node shows, such as one on a repeated call, fails the check too.
-    if faults or any(d["is_fault"] for d in section["differences"]) or (shown & faults):
+    if faults or any(d["is_fault"] for d in section["differences"]):
         return {"outcome": "findings", "reason": ""}
     if not report["run"]["complete"]:
         return {"outcome": "unable", "reason": "the run was interrupted"}

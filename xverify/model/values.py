@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from xverify import contracts
 from xverify.core.bits import canonical, ulp_distance
-from xverify.core.call import BITS, Call, Tensor
-from xverify.core.dtypes import FLOATS
+from xverify.core.call import Call, Tensor
+from xverify.core.dtypes import FLOATS, hexadecimal
 from xverify.core.dtypes import values as numbers_of
 from xverify.verify.compare import compare
 from xverify.verify.graph_values import Values
@@ -46,11 +46,6 @@ class Wrong:
     """The largest finite magnitude in the other result; None as for the distance."""
     message: str = ""
     """A sentence, if dtype or shape are wrong."""
-
-
-def hexadecimal(dtype: str, code: Any) -> str:
-    """The bits of a code in hex."""
-    return f"0x{int(code):0{-(-BITS[dtype] // 4)}x}"
 
 
 class Judge:
@@ -91,14 +86,14 @@ class Judge:
             compared = compare(legal, part)
             if count := compared.wrong_values:
                 at = np.unravel_index(int(np.flatnonzero(compared.wrong)[0]), legal.shape)
-                every = [hexadecimal(dtype, codes[at]) for codes in legal.distinct]
+                every = [hexadecimal(dtype, int(codes[at])) for codes in legal.distinct]
                 if not found.wrong:
                     first = tuple(int(i) + each.start for i, each in zip(at, index, strict=True))
                     found = replace(
                         found,
                         index=first,
                         dtype=dtype,
-                        got=hexadecimal(dtype, part.codes[at]),
+                        got=hexadecimal(dtype, int(part.codes[at])),
                         legal=tuple(dict.fromkeys(every)),
                     )
                 found = replace(found, wrong=found.wrong + count, ulp=_larger(found.ulp, compared.max_ulp))
@@ -181,10 +176,10 @@ def _wrong(got: Tensor, is_wrong: NDArray[np.bool_], legal: Sequence[NDArray[Any
     if not is_wrong.any():
         return Wrong(elements)
     at = np.unravel_index(int(np.flatnonzero(is_wrong)[0]), got.shape)
-    every = dict.fromkeys(hexadecimal(got.dtype, codes[at]) for codes in legal)
+    every = dict.fromkeys(hexadecimal(got.dtype, int(codes[at])) for codes in legal)
     distances = np.stack([ulp_distance(got.codes[is_wrong], codes[is_wrong], got.dtype) for codes in legal])
     nearest = np.where(distances < 0, np.iinfo(np.int64).max, distances).min(axis=0)
     largest = int(nearest.max())
     ulp = -1 if largest == np.iinfo(np.int64).max else largest
-    index, code = tuple(map(int, at)), hexadecimal(got.dtype, got.codes[at])
+    index, code = tuple(map(int, at)), hexadecimal(got.dtype, int(got.codes[at]))
     return Wrong(elements, int(is_wrong.sum()), index, got.dtype, code, tuple(every), ulp)
