@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from click.testing import CliRunner
 from xverify import cli
 from xverify.engine import resume
 from xverify.report import load
+from xverify.workers import process
 
 EDITIONS = ("--contract", "ai.onnx/DequantizeLinear-25", "--contract", "onednn/DynamicDequantize-1@multiply")
 
@@ -57,6 +59,20 @@ def test_a_kernel_of_the_user_has_a_column_findings_and_a_script(folder: Path) -
     (script,) = folder.glob(f"runs/*/scripts/{finding['id']}.py")
     ran = subprocess.run([sys.executable, script], capture_output=True, text=True, cwd=folder, timeout=60)
     assert ran.returncode == 1, ran.stdout + ran.stderr
+
+
+def test_a_sweep_whose_only_kernel_cannot_be_run_is_no_success(folder: Path) -> None:
+    output = sweep("sweep", "--oracle", "mine.py:nothing", "--cases", 5, "--runs", "runs", code=3)
+    assert "no implementation that --oracle names could be run" in output
+
+
+def test_slow_calls_end_soon_after_the_budget(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "Limits", partial(process.Limits, call=1.0))
+    (folder / "slow.py").write_text(
+        KERNEL.replace("    if scale.ndim", "    import time\n    time.sleep(0.9)\n    if scale.ndim")
+    )
+    sweep("sweep", "--oracle", "slow.py:dequantize", "--budget", "2s", "--runs", "runs", "--json", "report.json")
+    assert load(folder / "report.json")["run"]["seconds"] < 10, "a batch of 31 calls takes more than 20 s"
 
 
 def test_a_run_goes_on_with_the_kernel_that_its_command_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

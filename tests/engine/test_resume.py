@@ -235,6 +235,18 @@ def test_changed_versions_are_named(tmp_path: Path) -> None:
         held.require({"numpy": "1", "onnx": "3", "torch": "4"})
 
 
+def test_the_file_of_a_module_is_part_of_the_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "package").mkdir()
+    for name in ("package/kernel.py", "mine.py"):
+        (tmp_path / name).write_text("")
+    versions = resume.versions_to_resume(
+        (), ("package.kernel:f", "mine:f", "mine.py:f", "/absolute.py:f", "onnxruntime:a")
+    )
+    assert {"package/kernel.py", "mine.py"} <= versions.keys()
+    assert len(resume.versions_to_resume((), ())) == len(versions) - 2
+
+
 def test_a_finding_that_was_not_written_whole_is_cut_off(tmp_path: Path) -> None:
     path, lines = tmp_path / "findings.jsonl", ['{"id": "a"}\n', '{"id": "b"}\n']
     for tail in ("", '{"id": "c"}', '{"id": "c', "\0\0"):

@@ -77,6 +77,7 @@ def test_a_kernel_in_a_file_is_named_relative_to_its_repository(
             "artifactLocation": {"uri": "src/k.py", "uriBaseId": "%SRCROOT%"},
             "region": {"startLine": 4},
         }
+        assert str(folder) not in log(gate_report(target=target))["automationDetails"]["id"]
     monkeypatch.chdir(tmp_path)
     (where,) = {json.dumps(r["locations"][0]) for r in log(gate_report(target="some repository/src/k.py:f"))["results"]}
     assert json.loads(where)["physicalLocation"]["artifactLocation"]["uri"] == "src/k.py"
@@ -84,7 +85,7 @@ def test_a_kernel_in_a_file_is_named_relative_to_its_repository(
 
 def test_another_kernel_is_placed_at_the_document() -> None:
     where = by_verdict(log(gate_report(target="build/k.so:f")))["violation"]["locations"][0]
-    assert where["physicalLocation"] == {"artifactLocation": {"uri": ONNX}}
+    assert where["physicalLocation"] == {"artifactLocation": {"uri": ONNX}, "region": {"startLine": 1}}
     assert where["logicalLocations"] == [{"fullyQualifiedName": f"{ONNX}/formula"}]
 
 

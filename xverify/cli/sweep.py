@@ -247,6 +247,10 @@ def sweep(
         )
         return UNABLE
     held.finish()
+    named = [worker for worker in report["run"]["workers"] if not worker["in_house"]] if names else []
+    if named and not any(worker["calls"] or worker["status"] == "answered" for worker in named):
+        say("no implementation that --oracle names could be run; correct --oracle, or install what the report says")
+        return UNABLE
     return FINDINGS if any(finding["verdict"] in failing for finding in report["findings"]) else PASS
 
 

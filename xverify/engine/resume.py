@@ -11,7 +11,9 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
+import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,7 +22,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from xverify.core.errors import DamagedFileError, NoSpaceError, UnableError, UsageError
-from xverify.engine.select import RUNS
+from xverify.engine.select import RUNS, is_target
 from xverify.engine.store import versions_of, write_json
 from xverify.oracles.protocol import Oracle
 from xverify.workers.journal import FULL
@@ -191,9 +193,24 @@ def versions_to_resume(oracles: Sequence[Oracle], files: Iterable[str]) -> dict[
     Args:
         files: What the user named as an edition or a kernel. Those that are no files are skipped.
     """
-    paths = sorted({Path(name.split(":")[0]) for name in files if name})
+    named = [name for name in files if name]
+    paths = sorted({Path(name.split(":")[0]) for name in named} | set(_modules(filter(is_target, named))))
     digests = {str(path): hashlib.sha256(path.read_bytes()).hexdigest()[:12] for path in paths if path.is_file()}
     return {**versions_of(oracles), **digests}
+
+
+def _modules(targets: Iterable[str]) -> Iterator[Path]:
+    """The files of the modules that targets name, also of compiled ones. Nothing is imported."""
+    for target in targets:
+        module = target.rpartition(":")[0]
+        if not re.fullmatch(r"\w+(\.\w+)*", module):
+            continue
+        patterns = [module.replace(".", "/") + end for end in (".py", "*.so", "/__init__.py")]
+        for folder in (os.curdir, *sys.path):
+            files = sorted(path for pattern in patterns for path in Path(folder).glob(pattern))
+            if files:
+                yield from files
+                break
 
 
 @contextmanager

@@ -25,6 +25,7 @@ from xverify.verify.cause_keys import (
     departure_token,
     detail_in,
     mistakes_of_rewrite,
+    normalised,
     region_in,
     telling_line,
 )
@@ -155,7 +156,7 @@ def is_unconfirmed(group: Sequence[Json]) -> bool:
 def _of_death(key: CauseKey, group: Sequence[Json]) -> str:
     signal, _, what = key.mistake.partition(": ")
     does = "ends the process" if key.kind == "crash" else "does not answer"
-    how = f" ({what}; {signal})" if what else f" ({key.mistake})"
+    how = f" ({what}; {signal})" if what and signal != "SIGXFSZ" else f" ({_ending(key, group[0])})"
     allowed = any(kills_allowed_calls(finding) for finding in group)
     blamed = [finding for finding in group if finding.get("survives_without_breach")]
     if allowed:
@@ -171,6 +172,17 @@ def _of_death(key: CauseKey, group: Sequence[Json]) -> str:
         does += " once" if seen == 1 else f" {seen} times"
         how += f", but not when {'the call is' if seen == 1 else 'the calls are'} repeated alone"
     return does + where + how + _graph(group[0])
+
+
+def _ending(key: CauseKey, finding: Json) -> str:
+    """The end of a process with its numbers, which a key leaves out."""
+    witness = finding["witness"]
+    got = witness["got"] if witness is not None else None
+    line = telling_line(str(got["message"] or "")) if got is not None else ""
+    plain = normalised(line)
+    if line.startswith("killed by SIGXFSZ"):
+        return line
+    return line + key.mistake[len(plain) :] if plain and key.mistake.startswith(plain) else key.mistake
 
 
 def _from_message(finding: Json) -> str:

@@ -10,6 +10,7 @@ Source:
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
@@ -60,7 +61,10 @@ def render(report: Json) -> str:
 
 def _subject(report: Json) -> str:
     """The kernel of a gate. Uploads with different names do not replace each other."""
-    return plain(report["gate"]["target"]) if "gate" in report else "sweep"
+    if "gate" not in report:
+        return "sweep"
+    file, separator, name = str(report["gate"]["target"]).rpartition(":")
+    return plain(f"{in_repository(file) if os.path.isabs(file) else file}{separator}{name}")
 
 
 def _invocation(report: Json) -> Json:
@@ -151,6 +155,9 @@ def _location(report: Json, finding: Json) -> Json:
         where = {"artifactLocation": {"uri": quote(in_repository(file)), "uriBaseId": "%SRCROOT%"}}
         return {"physicalLocation": {**where, "region": {"startLine": max(line, 1)}}}
     return {
-        "physicalLocation": {"artifactLocation": {"uri": quote(str(finding["contract"]))}},
+        "physicalLocation": {
+            "artifactLocation": {"uri": quote(str(finding["contract"]))},
+            "region": {"startLine": 1},  # GitHub demands a region
+        },
         "logicalLocations": [{"fullyQualifiedName": plain(finding["clause"] or finding["contract"])}],
     }
