@@ -205,7 +205,7 @@ def _modules(targets: Iterable[str]) -> Iterator[Path]:
         module = target.rpartition(":")[0]
         if not re.fullmatch(r"\w+(\.\w+)*", module):
             continue
-        patterns = [module.replace(".", "/") + end for end in (".py", "*.so", "/__init__.py")]
+        patterns = [module.replace(".", "/") + end for end in (".py", ".so", ".*.so", "/__init__.py")]
         for folder in (os.curdir, *sys.path):
             files = sorted(path for pattern in patterns for path in Path(folder).glob(pattern))
             if files:
