@@ -58,3 +58,17 @@ def test_faults_come_first_then_outputs_of_the_model():
     assert listed[2].amount == "1 of 4 values differs from a off, by up to 0.125 (the largest value is 3; 1 ULP)"
     assert listed[3].amount == "1 of 4 values differs from a off, by up to 9 (the largest value is 3)"
     assert listed[1].bits == "y[0] is 1.0000001 (0x3f800001); legal: 1.0 (0x3f800000)"
+
+
+def test_a_difference_between_the_compared_implementations_is_no_entry_of_one_between_levels():
+    listed = of_model.groups(report(entry("off", "differs"), entry("all", "differs", is_fault=True)))
+    assert [(group.first["is_fault"], group.levels) for group in listed] == [
+        (True, "at the level 'all'"), (False, "first at the level 'off'"),
+    ]  # fmt: skip
+
+
+def test_a_model_that_a_runtime_refuses_is_no_wrong_node():
+    refused = report(entry(kind="rejected", node=""), entry(kind="rejected"))
+    nodes = [{"name": "n", "checks": [{"state": "refused"}]}]
+    refused["model"] |= {"nodes": nodes, "outcome": "findings", "versus": ["a", "b"]}
+    assert of_model.sentence(refused) == "the model does not run to its end in a"

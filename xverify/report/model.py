@@ -134,9 +134,10 @@ def groups(report: Json) -> list[Group]:
     """The differences of a model, by node and implementation, worst first."""
     section = report["model"]
     levels = {entry["name"]: list(entry["levels"]) for entry in section["implementations"]}
-    by_id: dict[str, list[Json]] = {}
+    # With two implementations to compare, a difference between them is a fault, and one between levels of one of them is not.
+    by_id: dict[tuple[str, bool], list[Json]] = {}
     for entry in section["differences"]:
-        by_id.setdefault(entry["id"], []).append(entry)
+        by_id.setdefault((entry["id"], entry["is_fault"]), []).append(entry)
     listed = []
     for entries in by_id.values():
         every = levels.get(entries[0]["oracle"], [])
@@ -287,7 +288,9 @@ def sentence(report: Json) -> str:
         verb, differ = ("is", "differs") if len(bad) == 1 else ("are", "differ")
         what = f"{differ} between" if section["versus"] else f"{verb} computed wrongly in"
         faults = [entry for entry in section["differences"] if entry["is_fault"]]
-        if not bad and faults and all(entry["kind"] in ("crash", "hang", "rejected") for entry in faults):
+        is_wrong = any(check["state"] == "wrong" for node in section["nodes"] for check in node["checks"])
+        did_not_run = not is_wrong and all(entry["kind"] in ("crash", "hang", "rejected") for entry in faults)
+        if did_not_run and any(not entry["node"] for entry in faults):
             return f"the model does not run to its end in {some(sorted({entry['oracle'] for entry in faults}), 4)}"
         blamed = section["versus"] or sorted(_blamed(report)) or names
         count = f"{grouped(len(bad))} of {plural(total, 'node')}" if bad else "outputs of the model"
