@@ -134,9 +134,9 @@ class _Watch:
         if self.versus:
             plain = {subject.name: outcome for subject, outcome in outcomes.items() if not subject.options}
             if all(name in plain for name in self.versus):
-                found = _difference(judged.call, self.versus, *(plain[name] for name in self.versus))
-                if found is not None:
-                    self.differences[key] = found
+                difference = _difference(judged.call, self.versus, *(plain[name] for name in self.versus))
+                if difference is not None:
+                    self.differences[key] = difference
 
 
 def check_alone(nodes: Sequence[Node], options: Options, emit: Consumer, versus: Sequence[str] = ()) -> Alone:
@@ -309,17 +309,17 @@ def _differences(
 ) -> Iterator[Difference]:
     """The first difference of each node between the two implementations, with the counts of all its calls."""
     for result in results:
-        found = [watch.differences[key] for key in keys.get(result.node.name, ()) if key in watch.differences]
-        if found:
+        differences = [watch.differences[key] for key in keys.get(result.node.name, ()) if key in watch.differences]
+        if differences:
             yield replace(
-                found[0],
+                differences[0],
                 node=result.node.name,
                 value=result.node.output,
-                wrong=sum(each.wrong for each in found),
-                elements=sum(each.elements for each in found),
-                ulp=max(each.ulp for each in found),
-                distance=_largest([each.distance for each in found]),
-                magnitude=_largest([each.magnitude for each in found]),
+                wrong=sum(each.wrong for each in differences),
+                elements=sum(each.elements for each in differences),
+                ulp=max(each.ulp for each in differences),
+                distance=_largest([each.distance for each in differences]),
+                magnitude=_largest([each.magnitude for each in differences]),
             )
 
 

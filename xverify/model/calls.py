@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from xverify.core.call import BITS, Call, Tensor, code_dtype
 from xverify.core.dtypes import FLOATS, encode, integer_range, is_float
 from xverify.model.nodes import Constant, Node, Operand
+from xverify.model.tiles import Slices, beside, tiles
 
 PART = 1 << 18
 """The largest number of values of a call, unless one block or one channel has more."""
@@ -31,8 +31,6 @@ MOST_AXES = 32
 
 SCALE_EXPONENTS = (-12.0, 3.0)
 """The range of the drawn scales, as powers of two."""
-
-Slices = tuple[slice, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +96,10 @@ class _Shapes:
     block: int
     """The block size; 0 without blocks."""
 
+    def beside(self, tile: Slices) -> Slices:
+        """The part of the scale that belongs to a tile of x."""
+        return beside(tile, self.scale, self.axis, self.block)
+
 
 def _pieces(node: Node, random: np.random.Generator) -> Iterator[Piece]:
     shapes = _shapes(node)
@@ -105,7 +107,7 @@ def _pieces(node: Node, random: np.random.Generator) -> Iterator[Piece]:
     draws = _draws(node, shapes, random)
     if x.constant is not None:
         for draw in draws if len(draws) == 1 else draws[:2]:
-            for index in _tiles(shapes.x, shapes.axis, shapes.block):
+            for index in tiles(shapes.x, shapes.axis, shapes.block, PART):
                 yield _piece(node, shapes, draw, index, x.constant)
     else:
         codes = _codes(x.dtype, random)
@@ -159,35 +161,6 @@ def _filled(shape: Sequence[int | None], extent: int) -> tuple[int, ...]:
 def _rank(axis: int, scale_shape: Sequence[int | None]) -> int:
     """The smallest rank of x that has the axis, and a second axis for the codes if the scale is 1-D."""
     return 1 if not scale_shape else min(MOST_AXES, max(2, axis + 1, -axis))
-
-
-def _tiles(shape: tuple[int, ...], axis: int, block: int) -> Iterator[Slices]:
-    """Cut a shape into tiles of at most `PART` values, the later axes last. Blocks stay whole."""
-    sizes = list(shape)
-    for i in range(len(sizes)):
-        least = block if block and i == axis else 1
-        rest = math.prod(sizes[i + 1 :])
-        if sizes[i] * rest > PART:
-            sizes[i] = min(sizes[i], max(least, PART // max(1, rest) // least * least))
-    if math.prod(shape) == 0:
-        yield tuple(slice(0, extent) for extent in shape)
-        return
-    ranges = [range(0, extent, size) for extent, size in zip(shape, sizes, strict=True)]
-    for starts in product(*ranges):
-        yield tuple(
-            slice(start, min(start + size, extent)) for start, size, extent in zip(starts, sizes, shape, strict=True)
-        )
-
-
-def _beside(index: Slices, shapes: _Shapes) -> Slices:
-    """The part of the scale that belongs to a part of x."""
-    if shapes.axis < 0:
-        return tuple(slice(0, extent) for extent in shapes.scale)
-    along = index[shapes.axis]
-    if not shapes.block:
-        return (along,)
-    blocks = slice(along.start // shapes.block, -(-along.stop // shapes.block))
-    return tuple(blocks if i == shapes.axis else each for i, each in enumerate(index))
 
 
 # --- operands -----------------------------------------------------------------------------------
@@ -260,7 +233,10 @@ def _call(node: Node, shapes: _Shapes, x: Tensor, draw: _Draw, beside: Slices) -
 
 def _piece(node: Node, shapes: _Shapes, draw: _Draw, index: Slices, constant: Constant) -> Piece:
     values = math.prod(each.stop - each.start for each in index)
-    return Piece(values, lambda: _call(node, shapes, constant.part(index), draw, _beside(index, shapes)))
+    return Piece(
+        values,
+        lambda: _call(node, shapes, constant.part(index), draw, shapes.beside(index)),
+    )
 
 
 def _every_code(node: Node, shapes: _Shapes, draw: _Draw, codes: NDArray[np.unsignedinteger]) -> Iterator[Piece]:
@@ -301,7 +277,7 @@ def _every_code_in_blocks(
 ) -> Iterator[Piece]:
     """The same for blocks. The elements of a block have successive codes; further calls go on with them."""
     dtype, count, axis, block = node.operands["x"].dtype, len(codes), shapes.axis, shapes.block
-    for index in _tiles(shapes.x, axis, block):
+    for index in tiles(shapes.x, axis, block, PART):
         shape = [each.stop - each.start for each in index]
         for first in range(0, count, block):
 
@@ -311,6 +287,6 @@ def _every_code_in_blocks(
                 along[axis] = len(within)
                 row = codes[(within + first) % count].reshape(along)
                 x = Tensor(dtype, np.array(np.broadcast_to(row, shape)))
-                return _call(node, shapes, x, draw, _beside(index, shapes))
+                return _call(node, shapes, x, draw, shapes.beside(index))
 
             yield Piece(math.prod(shape), make)

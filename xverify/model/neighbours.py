@@ -355,8 +355,8 @@ def _unlike(
     judged = set(trial.judged)
     for number, (fed, result) in enumerate(zip(trial.sets, each, strict=True)):
         earlier = {other: _without(results[other][number], judged) for other in ran}
-        if found := unlike("", "neighbours", at, _without(result, judged), earlier):
-            return [replace(found[0], inputs=fed)]
+        if differences := unlike("", "neighbours", at, _without(result, judged), earlier):
+            return [replace(differences[0], inputs=fed)]
     return []
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from xverify.core.bits import canonical, ulp_distance
 from xverify.core.call import Call, Tensor
 from xverify.core.dtypes import FLOATS, hexadecimal
 from xverify.core.dtypes import values as numbers_of
+from xverify.model.tiles import Slices, beside, tiles, whole
 from xverify.verify.compare import compare
 from xverify.verify.graph_values import Values
 from xverify.verify.legal import Legal, legal_set
@@ -80,55 +80,44 @@ class Judge:
             return Wrong(
                 got.size, got.size, message=f"the result is {got.dtype} {list(got.shape)}, not {dtype} {list(shape)}"
             )
-        found = Wrong(got.size)
+        total = Wrong(got.size)
         for index, legal in self._legal:
             part = Tensor(dtype, np.asarray(got.codes[index]))
             compared = compare(legal, part)
             if count := compared.wrong_values:
                 at = np.unravel_index(int(np.flatnonzero(compared.wrong)[0]), legal.shape)
                 every = [hexadecimal(dtype, int(codes[at])) for codes in legal.distinct]
-                if not found.wrong:
+                if not total.wrong:
                     first = tuple(int(i) + each.start for i, each in zip(at, index, strict=True))
-                    found = replace(
-                        found,
+                    total = replace(
+                        total,
                         index=first,
                         dtype=dtype,
                         got=hexadecimal(dtype, int(part.codes[at])),
                         legal=tuple(dict.fromkeys(every)),
                     )
-                found = replace(found, wrong=found.wrong + count, ulp=_larger(found.ulp, compared.max_ulp))
-        return found
+                total = replace(total, wrong=total.wrong + count, ulp=_larger(total.ulp, compared.max_ulp))
+        return total
 
 
 def _larger(a: int, b: int) -> int:
     return -1 if -1 in (a, b) else max(a, b)
 
 
-def pieces(call: Call) -> Iterator[tuple[tuple[slice, ...], Call]]:
+def pieces(call: Call) -> Iterator[tuple[Slices, Call]]:
     """An allowed call as calls of at most `PIECE` values, each with its index. Blocks stay whole."""
     shape, scale = call.data.shape, call.tensors["scale"].shape
-    if call.data.size <= PIECE:
-        yield tuple(slice(0, extent) for extent in shape), call
-        return
-    axis = int(call.attributes.get("axis", 1)) % len(shape)
+    has_axis = bool(scale) and call.tensors["scale"].size > 1
+    axis = int(call.attributes.get("axis", 1)) % len(shape) if has_axis else -1
     block = int(call.attributes.get("block_size", 0)) if len(scale) == len(shape) else 0
-    sizes = list(shape)
-    for i in range(len(sizes)):
-        least, rest = block if block and i == axis else 1, math.prod(sizes[i + 1 :])
-        if sizes[i] * rest > PIECE:
-            sizes[i] = min(sizes[i], max(least, PIECE // rest // least * least))
-    for starts in product(*(range(0, extent, size) for extent, size in zip(shape, sizes, strict=True))):
-        index = tuple(slice(a, min(a + size, n)) for a, size, n in zip(starts, sizes, shape, strict=True))
-        beside: tuple[slice, ...]
-        if block:
-            along = slice(index[axis].start // block, -(-index[axis].stop // block))
-            beside = tuple(along if i == axis else each for i, each in enumerate(index))
-        else:
-            beside = (index[axis],)
+    if call.data.size <= PIECE:
+        yield whole(shape), call
+        return
+    for index in tiles(shape, axis, block, PIECE):
         tensors = {"x": Tensor(call.data.dtype, np.asarray(call.data.codes[index]))}
         for role, tensor in call.tensors.items():
             if role != "x":
-                codes = tensor.codes if tensor.size == 1 else tensor.codes[beside]
+                codes = tensor.codes if tensor.size == 1 else tensor.codes[beside(index, scale, axis, block)]
                 tensors[role] = Tensor(tensor.dtype, np.asarray(codes))
         yield index, replace(call, tensors=tensors)
 

@@ -133,13 +133,13 @@ def ended(node: str, check: Check, at: At, result: Result) -> Difference:
 
 def differing(node: str, check: Check, at: At, result: Result, against: At, other: Result) -> list[Difference]:
     """The differences between the outputs of two runs, one for each output."""
-    found = []
+    differences = []
     for name in result.outputs.keys() & other.outputs.keys():
         wrong = between(result.outputs[name], other.outputs[name])
         if wrong.wrong:
             difference = difference_of(node, check, at, name, wrong)
-            found.append(replace(difference, kind="differs", against=" ".join(against)))
-    return sorted(found, key=lambda difference: difference.value)
+            differences.append(replace(difference, kind="differs", against=" ".join(against)))
+    return sorted(differences, key=lambda difference: difference.value)
 
 
 def difference_of(node: str, check: Check, at: At, value: str, wrong: Wrong) -> Difference:

@@ -77,8 +77,8 @@ def _of_sweep(report: Json) -> tuple[str, str]:
         return words, "orange" if listed else "brightgreen"
     ((family, release),) = releases.items()
     members = {w["name"] for w in workers}
-    found = [support for (_, name), support in supports(report).items() if name in members]
-    total, right = sum(support.total for support in found), sum(len(support.right) for support in found)
+    cells = [support for (_, name), support in supports(report).items() if name in members]
+    total, right = sum(support.total for support in cells), sum(len(support.right) for support in cells)
     share = 100 * right / total if total else 0.0
     colour = next(name for bound, name in _COLOURS if share >= bound)
     exact = f"{share:.0f}" if right in (0, total) else f"{min(max(share, 0.1), 99.9):.1f}"
