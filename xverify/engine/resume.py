@@ -11,13 +11,13 @@ import fcntl
 import hashlib
 import json
 import os
-import re
 import shutil
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import BinaryIO
 
@@ -202,15 +202,17 @@ def versions_to_resume(oracles: Sequence[Oracle], files: Iterable[str]) -> dict[
 def _modules(targets: Iterable[str]) -> Iterator[Path]:
     """The files of the modules that targets name, also of compiled ones. Nothing is imported."""
     for target in targets:
-        module = target.rpartition(":")[0]
-        if not re.fullmatch(r"\w+(\.\w+)*", module):
+        names = target.rpartition(":")[0].split(".")
+        if not all(map(str.isidentifier, names)):
             continue
-        patterns = [module.replace(".", "/") + end for end in (".py", ".so", ".*.so", "/__init__.py")]
-        for folder in (os.curdir, *sys.path):
-            files = sorted(path for pattern in patterns for path in Path(folder).glob(pattern))
-            if files:
-                yield from files
-                break
+        spec = None
+        folders: Sequence[str] | None = [os.getcwd(), *sys.path]
+        for name in names:
+            spec = PathFinder.find_spec(name, folders) if folders else None
+            folders = spec.submodule_search_locations if spec else None
+        if spec is not None and spec.origin is not None:
+            file = Path(spec.origin)
+            yield file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file
 
 
 @contextmanager
