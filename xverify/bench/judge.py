@@ -41,10 +41,9 @@ def mistake(case: Case, values: Sequence[Value]) -> str | None:
     wrong = np.flatnonzero(compare(legal, tensor(case.out_dtype, [v.got for v in values])).wrong)
     if not wrong.size:
         return ""
-    value, due = values[wrong[0]], int(legal.distinct[0][wrong[0]])
+    value, due = values[wrong[0]], dict.fromkeys(int(codes[wrong[0]]) for codes in legal.distinct)
     offset = "" if value.zero_point is None else f" and zero point {decimal(case.x_dtype, value.zero_point)}"
-    got, right = (f"{decimal(case.out_dtype, c)} ({hexadecimal(case.out_dtype, c)})" for c in (value.got, due))
+    got, *right = (f"{decimal(case.out_dtype, c)} ({hexadecimal(case.out_dtype, c)})" for c in (value.got, *due))
     scale = decimal(case.out_dtype, value.scale)
-    return (
-        f"{case.x_dtype} {decimal(case.x_dtype, value.x)} with scale {scale}{offset} becomes {got} instead of {right}"
-    )
+    x = f"{case.x_dtype} {decimal(case.x_dtype, value.x)}"
+    return f"{x} with scale {scale}{offset} becomes {got} instead of {' or '.join(right)}"
