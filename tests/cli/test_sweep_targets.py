@@ -67,12 +67,13 @@ def test_a_sweep_whose_only_kernel_cannot_be_run_is_no_success(folder: Path) -> 
 
 
 def test_slow_calls_end_soon_after_the_budget(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "Limits", partial(process.Limits, call=1.0))
-    (folder / "slow.py").write_text(
-        KERNEL.replace("    if scale.ndim", "    import time\n    time.sleep(0.9)\n    if scale.ndim")
-    )
-    sweep("sweep", "--oracle", "slow.py:dequantize", "--budget", "2s", "--runs", "runs", "--json", "report.json")
-    assert load(folder / "report.json")["run"]["seconds"] < 10, "a batch of 31 calls takes more than 20 s"
+    # The calls are counted: on a busy machine seconds say little.
+    monkeypatch.setattr(process, "Limits", partial(process.Limits, call=2.0))
+    slow = "\n    import time\n    print('.', file=open('calls', 'a'))\n    time.sleep(0.3)\n    raise NotImplementedError\n"
+    (folder / "slow.py").write_text(KERNEL.replace("    if scale.ndim", f"{slow}    if scale.ndim"))
+    named = ("--contract", EDITIONS[1], "--oracle", "slow.py:dequantize")
+    sweep("sweep", *named, "--budget", "2s", "--runs", "runs")
+    assert 1 <= len((folder / "calls").read_text().split()) < 25, "a batch has 31 calls"
 
 
 def test_a_run_goes_on_with_the_kernel_that_its_command_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
