@@ -398,14 +398,14 @@ def test_each_way_through_an_implementation_is_told_from_those_that_differ_and_a
     call, _ = make_call(contract, Question("5", "0.5"))
     explanation = explaining.explain(contract, call)
     known = [oracle("load_double", ("", "again", "refuses")), oracle("load_hanging")]
-    gave, refused, hung = explaining.ask(explanation, known, tmp_path, 5.0)
+    gave, refused, hung = explaining.ask(explanation, known, tmp_path, 10.0)
     assert gave.paths == ("", "again")
     assert gave.code == exact.round_to("float32", Fraction(10))
     assert refused.paths == ("refuses",)
     assert refused.outcome is not None
     assert refused.outcome.error == "ValueError"
     assert hung.outcome is None
-    assert "5 s" in hung.problem
+    assert "10 s" in hung.problem
     # 5 * 2 is what dividing by the scale gives: a known reading, and an illegal one.
     assert which(explanation, gave.code).startswith("is illegal: given by ")
 
