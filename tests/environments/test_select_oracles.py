@@ -208,3 +208,10 @@ def test_the_newest_release_runs_and_else_the_installed_one(monkeypatch: pytest.
     assert select.oracle_named("fake==newest").version == "2.0"
     with pytest.raises(EnvironmentFailedError, match="is part of xverify"):
         select.oracle_named("xverify-numpy==newest")
+
+
+def test_a_newest_release_that_cannot_be_installed_gives_way_to_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(other_versions, "versions_offered", lambda distribution: ["1.0", "2.0", "4.0"])
+    chosen, sentences = select.oracles_named((), None, newest=True)
+    assert "fake==2.0" in [oracle.name for oracle in chosen]
+    assert "fake runs at 2.0, not at 4.0: xverify-fake-framework 4.0 is not offered" in sentences

@@ -146,7 +146,11 @@ def oracles_named(
             )
             continue
         try:
-            oracle, reasons = _resolved(f"{name}=={naming.NEWEST}" if wants_newest else name, say, TARGET_TOO)
+            if wants_newest:
+                (oracle, reasons), older = _newest(oracles[name], say)
+                sentences += older
+            else:
+                oracle, reasons = _resolved(name, say, TARGET_TOO)
         except EnvironmentFailedError as error:
             here = installed_version(oracles[name]) if wants_newest else None
             if here is None:
@@ -186,6 +190,9 @@ def _takes_none(oracle: Oracle, held_to: Sequence[Contract]) -> list[str]:
 
 TARGET_TOO = "; a kernel of your own is named path/file.py:function, package.module:function or path/library.so:symbol"
 """The end of the message on an unknown implementation, where the option also takes the TARGET of a kernel."""
+
+RELEASES_TRIED = 3
+"""Releases that are tried, newest first, when the newest is named. Each failure may take a minute."""
 
 
 def _user_kernel(target: str, chosen: Sequence[Oracle]) -> Oracle | None:
@@ -421,9 +428,33 @@ def _resolved(text: str, say: Say, more: str = "") -> other_versions.Moved:
             raise UsageError(str(error)) from None
     if named.python:
         return other_versions.of_python(oracle, named.python)
-    here, version = installed_version(oracle), named.version
-    if version == naming.NEWEST:
-        version = other_versions.newest_version(oracle)
+    if named.version == naming.NEWEST:
+        moved, older = _newest(oracle, say)
+        for sentence in older:
+            say(sentence)
+        return moved
+    return _at(oracle, named.version, say)
+
+
+def _newest(oracle: Oracle, say: Say) -> tuple[other_versions.Moved, list[str]]:
+    """The newest release that can be installed, and a sentence for each newer one that cannot.
+
+    A new release may need packages that the index does not have yet for this Python.
+    """
+    failures: dict[str, str] = {}
+    for version in other_versions.newest_versions(oracle)[:RELEASES_TRIED]:
+        try:
+            moved = _at(oracle, version, say)
+        except EnvironmentFailedError as error:
+            failures[version] = str(error)
+        else:
+            return moved, [f"{oracle.name} runs at {version}, not at {v}: {why}" for v, why in failures.items()]
+    raise EnvironmentFailedError("; ".join(failures.values()))
+
+
+def _at(oracle: Oracle, version: str, say: Say) -> other_versions.Moved:
+    """The implementation at a version; the installed one for an empty version."""
+    here = installed_version(oracle)
     if version and (here is None or not naming.same_version(version, here)):
         return other_versions.of_version(oracle, version, say)
     if here is None:

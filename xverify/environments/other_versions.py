@@ -49,23 +49,24 @@ def _needs(oracle: Oracle, version: str) -> tuple[str, ...]:
     return (*oracle.needs, OLD_NUMPY) if is_older else oracle.needs
 
 
-def newest_version(oracle: Oracle) -> str:
-    """The newest release of an implementation that the package index offers for a Python of this machine.
+def newest_versions(oracle: Oracle) -> list[str]:
+    """Releases of an implementation that the package index offers for a Python of this machine, newest first.
 
     Raises:
         EnvironmentFailedError: The index offers none, or cannot be reached.
     """
     if oracle.distribution == "xverify":
         raise EnvironmentFailedError(f"{oracle.name} is part of xverify, and runs at its version only")
-    offered, failures = [], []
+    offered: set[str] = set()
+    failures = []
     for distribution in (oracle.distribution, *oracle.distributions):
         try:
-            offered.append(versions_offered(distribution)[-1])
+            offered.update(versions_offered(distribution))
         except EnvironmentFailedError as error:
             failures.append(str(error))
     if not offered:
         raise EnvironmentFailedError("; ".join(failures))
-    return max(offered, key=Version)
+    return sorted(offered, key=Version, reverse=True)
 
 
 def of_python(oracle: Oracle, python: str) -> Moved:
