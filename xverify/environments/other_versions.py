@@ -50,7 +50,7 @@ def _needs(oracle: Oracle, version: str) -> tuple[str, ...]:
 
 
 def newest_versions(oracle: Oracle) -> list[str]:
-    """Releases of an implementation that the package index offers for a Python of this machine, newest first.
+    """Releases that the package index offers for a Python of this machine, newest first.
 
     Raises:
         EnvironmentFailedError: The index offers none, or cannot be reached.
