@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from xverify.core.call import BITS, Tensor
+from xverify.model.inner import Inner, Way, expose
 from xverify.model.nodes import Node, Operand
 from xverify.model.read import ONNX_DOMAINS, Model, Scope, bytes_of, domain_of, subgraphs
 from xverify.oracles.arrays import pack
@@ -384,6 +385,23 @@ def exposed(model: Model, values: Sequence[str], folder: Path) -> Path:
     Returns:
         The path of the copy.
     """
+    return exposed_with_inner(model, values, (), folder)[0]
+
+
+def exposed_with_inner(
+    model: Model, values: Sequence[str], wanted: Sequence[tuple[Way, str, str]], folder: Path
+) -> tuple[Path, dict[tuple[Way, str], Inner]]:
+    """Write a copy of a model that has further outputs, also of values inside its subgraphs.
+
+    Args:
+        model: The model.
+        values: See `exposed`.
+        wanted: The values of subgraphs, see `xverify.model.inner.expose`.
+        folder: An empty folder.
+
+    Returns:
+        The path of the copy, and the outputs of the values of subgraphs by way and name.
+    """
     import onnx
 
     outputs = {operand.value for operand in (*model.inputs, *model.outputs)}
@@ -395,12 +413,14 @@ def exposed(model: Model, values: Sequence[str], folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     for location in model.files:
         link(model.path.parent / location, folder / location)
-    path = folder / model.path.name
-    if model.has_functions:
+    path, inner = folder / model.path.name, {}
+    if model.has_functions or wanted:
         proto = onnx.ModelProto()
         proto.CopyFrom(model.proto)
         proto.graph.ClearField("value_info")
         proto.MergeFrom(added)
+        if wanted:
+            inner = expose(proto, wanted)
         link(model.path, path)
         path = folder / f"{model.path.stem}.inlined{model.path.suffix}"
         path.write_bytes(proto.SerializeToString())
@@ -408,7 +428,7 @@ def exposed(model: Model, values: Sequence[str], folder: Path) -> Path:
         shutil.copyfile(model.path, path)
         with path.open("ab") as file:  # Two messages of protobuf one after the other are their union.
             file.write(added.SerializeToString())
-    return path
+    return path, inner
 
 
 def link(source: Path, target: Path) -> None:

@@ -87,7 +87,8 @@ class Group:
         word = f"{'is' if single else 'are'} illegal"
         if entry["kind"] != "violation":
             word = f"{'differs' if single else 'differ'} from {entry['against']}"
-        return f"{grouped(entry['wrong'])} of {plural(entry['elements'], 'value')} {word}{_distance(entry)}"
+        where = f", {entry['message']}" if entry["check"] == "whole" and entry["message"] else ""
+        return f"{grouped(entry['wrong'])} of {plural(entry['elements'], 'value')} {word}{_distance(entry)}{where}"
 
     @property
     def bits(self) -> str:
