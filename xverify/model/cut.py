@@ -188,7 +188,7 @@ def _part(web: _Web, members: set[int], replaced: Mapping[str, Operand | Tensor]
                 return None
             value = value.constant.part((slice(None),) * len(value.constant.shape))
         if isinstance(value, Tensor):
-            constants.append(_initializer(name, value))
+            constants.append(initializer(name, value))
             made.add(name)
         elif name in made and name not in replaced:
             continue
@@ -236,7 +236,8 @@ def _results(web: _Web, order: Sequence[int]) -> list[str]:
     return results
 
 
-def _initializer(name: str, tensor: Tensor) -> Any:
+def initializer(name: str, tensor: Tensor) -> Any:
+    """A constant of a model, an onnx.TensorProto."""
     import onnx
 
     codes = pack(tensor.codes, BITS[tensor.dtype]) if BITS[tensor.dtype] < 8 else tensor.codes

@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from xverify.core.call import BITS, Call, Tensor
 from xverify.core.errors import DamagedFileError
@@ -21,6 +22,7 @@ from xverify.model.nodes import Constant, Node, Operand
 from xverify.model.read import Model
 from xverify.model.result import Check, Checked, Difference, State
 from xverify.model.runs import At, Result, Runner, run_each
+from xverify.model.shrink import shrunk
 from xverify.model.values import Judge, Wrong, between
 from xverify.oracles.model_run import ModelRun
 from xverify.workers.crash_log import half_of_memory
@@ -472,18 +474,21 @@ def _with_part(
             if fed is None:
                 continue
             content = with_outputs(part, list(part.operands.values()))
-            (place / "part.onnx").write_bytes(content)
-            wanted = tuple(dict.fromkeys(name for name in part.operands.values() if name not in fed))
-            run = ModelRun(str(place / "part.onnx"), fed, _outputs_among(content, wanted))
-            result = run_each([runner], [run])[runner.name, runner.levels[0]][0]
+
+            def shows(
+                content: bytes, fed: Mapping[str, Tensor], operands: Mapping[str, str] = part.operands
+            ) -> Wrong | None:
+                return _wrong_in_part(node, operands, content, runner, fed, folder / "part")
+
+            wrong = shows(content, fed)
+            if wrong is not None and wrong.wrong:
+                shown = replace(
+                    difference, part=content, inputs=fed, operators=part.operators,
+                    index=wrong.index, dtype=wrong.dtype, got=wrong.got, legal=wrong.legal,
+                )  # fmt: skip
+                return shrunk(shown, shows)
         finally:
             shutil.rmtree(place, ignore_errors=True)
-        wrong = _wrong_in_part(node, part, result, fed)
-        if wrong is not None and wrong.wrong:
-            return replace(
-                difference, part=content, inputs=fed, operators=part.operators,
-                index=wrong.index, dtype=wrong.dtype, got=wrong.got, legal=wrong.legal,
-            )  # fmt: skip
     return difference
 
 
@@ -522,17 +527,24 @@ def _values_at(
         return None
 
 
-def _wrong_in_part(node: Node, part: cut.Part, result: Result, fed: Mapping[str, Tensor]) -> Wrong | None:
-    """The wrong elements of the node's result in a run of a part, None if it cannot be judged."""
-    values = {**fed, **result.outputs}
-    tensors = {role: values[name] for role, name in part.operands.items() if name in values and role != "y"}
-    y = values.get(part.operands["y"])
-    constants = {role: operand for role, operand in node.operands.items() if role not in tensors}
-    if y is None or any(operand.constant is None for operand in constants.values()):
-        return None
-    held = constants_of(part.content)
-    tensors.update({role: held[part.operands[role]] for role in constants if part.operands[role] in held})
-    if tensors.keys() != node.operands.keys():
+def _wrong_in_part(
+    node: Node, operands: Mapping[str, str], content: bytes, runner: Runner, fed: Mapping[str, Tensor], folder: Path
+) -> Wrong | None:
+    """The wrong elements of the node's result in a run of a part, None if it cannot be judged.
+
+    Args:
+        operands: The names of the node's values by role.
+    """
+    wanted = tuple(dict.fromkeys(name for name in operands.values() if name not in fed))
+    values = {**constants_of(content), **fed}
+    with TemporaryDirectory(dir=folder) as place:  # A worker tells files apart by their paths.
+        file = Path(place, "part.onnx")
+        file.write_bytes(content)
+        run = ModelRun(str(file), fed, _outputs_among(content, wanted))
+        values.update(run_each([runner], [run])[runner.name, runner.levels[0]][0].outputs)
+    y = values.get(operands["y"])
+    tensors = {role: values[operands[role]] for role in node.operands if operands[role] in values}
+    if y is None or tensors.keys() != node.operands.keys():
         return None
     try:
         judge = Judge(Call(node.contract, tensors, dict(node.attributes)))
