@@ -303,7 +303,7 @@ def nested(folder: Path) -> Path:
 
 
 def flows(folder: Path, kind: int = TensorProto.INT8, opset: int = 21) -> Path:
-    """A model made by hand: an If with a node in both branches, a Loop of 3 iterations with an If inside, and a Scan.
+    """A model made by hand: an If, a Loop of 3 iterations with an If inside, and a Scan.
 
     Inputs are x [3, 4] and condition. The nodes are "yes" and "no" in the branches, "each" in the Loop, which scales row i of x,
     "zeroth" and "others" in the branches of its If "odd", and "scanned" in the Scan.

@@ -454,7 +454,10 @@ class Step:
 
 
 def steps(graph: Any) -> Iterator[Step]:
-    """The graphs inside the nodes of a graph. The second of a name gets "#2" at its end, as names may repeat."""
+    """The graphs inside the nodes of a graph.
+
+    Names of nodes may repeat: then the second gets "#2" at its end.
+    """
     counts: dict[str, int] = {}
     for index, node in enumerate(graph.node):
         for attribute, inner in subgraphs(node):

@@ -30,7 +30,7 @@ _Axes = tuple[tuple[str, int, int], ...]
 
 
 def shrunk(difference: Difference, shows: Shows) -> Difference:
-    """The difference with `Difference.reduced`: its part with smaller inputs and constants, if there is one.
+    """Add `Difference.reduced`, the part with smaller inputs and constants, if there is one.
 
     Args:
         difference: A violation with a part.
@@ -91,7 +91,7 @@ class _Search:
                 self._halve(self._equal(extent), 0)
 
     def _aligned(self, position: int) -> _Axes:
-        """The axes at a position from the end that have the largest extent there, and those of the scales along them."""
+        """The axes at a position from the end with the largest extent there, and the scales' axes along them."""
         axes = {
             name: len(tensor.shape) - position
             for name, tensor in self.tensors.items()
@@ -115,7 +115,7 @@ class _Search:
         )
 
     def _halve(self, group: _Axes, position: int) -> bool:
-        """Cut axes to the wrong element, or to a half. True if a half shows it, so that there may be more to cut."""
+        """Cut axes to the wrong element, or to a half that shows it. True for a half, since more may follow."""
         step = max((block for *_, block in group), default=1)
         extent = max((self.tensors[name].shape[axis] for name, axis, block in group if block == 1), default=0)
         if extent <= step:
@@ -175,7 +175,10 @@ def _only(tensor: Tensor, index: tuple[int, ...]) -> Tensor:
 
 
 def _scales(part: bytes, tensors: Mapping[str, Tensor], rank: int) -> dict[str, tuple[tuple[int, int, int], ...]]:
-    """The axes of the scales and zero points: each axis, the position of that of x from its end, and the block size."""
+    """The axes of the scales and zero points by name.
+
+    Each has the position of the axis of x that it follows, counted from the end, and the block size.
+    """
     import onnx
 
     along: dict[str, tuple[tuple[int, int, int], ...]] = {}

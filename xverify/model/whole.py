@@ -231,7 +231,10 @@ def _memory(nodes: Sequence[Node]) -> int:
 
 
 def _groups(nodes: Sequence[Node], inputs: Mapping[str, Tensor]) -> list[list[Node]]:
-    """The nodes in groups whose exposed values have at most `GROUP_BYTES`. Those of subgraphs come last, in other groups."""
+    """The nodes in groups whose exposed values have at most `GROUP_BYTES`.
+
+    Nodes of subgraphs are in groups of their own, after the others.
+    """
     groups: list[list[Node]] = []
     size = 0
     for node in sorted(nodes, key=lambda node: bool(node.graph)):
@@ -413,7 +416,7 @@ def _judge(node: Node, values: Mapping[str, Tensor], judges: list[tuple[Mapping[
 
 
 def _sum(a: Wrong, b: Wrong) -> Wrong:
-    """The wrong elements of two results. The first wrong one is the first of the first result that has one."""
+    """The wrong elements of two results together. The first wrong one is that of the first result, if any."""
     shown = a if a.wrong or not b.wrong else b
     ulp = -1 if -1 in (a.ulp, b.ulp) else max(a.ulp, b.ulp)
     return replace(shown, elements=a.elements + b.elements, wrong=a.wrong + b.wrong, ulp=ulp)
