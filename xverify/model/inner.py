@@ -1,8 +1,8 @@
 """Values inside subgraphs, as outputs of a model.
 
 A subgraph may run once, several times, or never: a branch of an If that is not taken does not run, and the body of a Loop runs in
-each iteration. So such a value becomes two outputs of one row each: the elements of all its occurrences, and their shapes. Both
-are empty if the subgraph did not run.
+each iteration. So such a value becomes two outputs of one row each: the elements of all its occurrences, and their shapes. Where
+the subgraph does not run, a single element stands for nothing, with `_NOTHING` as its rank: OpenVINO takes no empty constants.
 """
 
 from __future__ import annotations
@@ -129,7 +129,10 @@ def expose(proto: Any, wanted: Sequence[tuple[Way, str, str]]) -> dict[tuple[Way
         exposed[way, name] = Inner(dtype, elements, shapes)
         for output, number in ((elements, _number(dtype)), (shapes, TensorProto.INT64)):
             proto.graph.output.append(_declared(output, number))
-    constants = [_constant(name, number, [1, 0], []) for number, name in added.empty.items()]
+    constants = [
+        _constant(name, number, [1, 1], [_NOTHING if number == TensorProto.INT64 else 0])
+        for number, name in added.nothing.items()
+    ]
     constants += [
         _constant(MARK, TensorProto.INT64, [2], [1, -1]),
         _constant(_MOST, TensorProto.INT64, [], [MOST_ELEMENTS]),
@@ -142,22 +145,24 @@ def expose(proto: Any, wanted: Sequence[tuple[Way, str, str]]) -> dict[tuple[Way
 
 _MOST = "xverify/most"
 
+_NOTHING = -1
+
 
 class _Added:
     """The names that are added to a model."""
 
     def __init__(self) -> None:
         self.count = 0
-        self.empty: dict[int, str] = {}
-        """Empty constants of the model's own graph, by element type."""
+        self.nothing: dict[int, str] = {}
+        """Constants of the model's own graph that stand for no occurrence, by element type."""
 
     def name(self) -> str:
         """A new name."""
         self.count += 1
         return f"xverify/{self.count}"
 
-    def empty_of(self, number: int) -> str:
-        return self.empty.setdefault(number, f"xverify/empty{number}")
+    def nothing_of(self, number: int) -> str:
+        return self.nothing.setdefault(number, f"xverify/nothing{number}")
 
 
 def _number(dtype: str) -> int:
@@ -221,7 +226,7 @@ def _if(graph: Any, holder: Any, step: Step, name: str, number: int, added: _Add
             attribute.g.output.append(_declared(name, number))
         elif attribute.HasField("g"):
             nothing = added.name()
-            attribute.g.node.append(helper.make_node("Identity", [added.empty_of(number)], [nothing]))
+            attribute.g.node.append(helper.make_node("Identity", [added.nothing_of(number)], [nothing]))
             attribute.g.output.append(_declared(nothing, number))
     holder.output.append(outside)
     return outside
@@ -246,7 +251,7 @@ def _loop(graph: Any, holder: Any, step: Step, name: str, number: int, added: _A
     while len(holder.input) < 2:
         holder.input.append("")
     states = len(holder.input) - 2
-    holder.input.append(added.empty_of(number))
+    holder.input.append(added.nothing_of(number))
     step.graph.input.append(_declared(before, number))
     _insert(step.graph.output, 1 + states, _declared(after, number))
     _insert(holder.output, states, outside)
@@ -289,18 +294,19 @@ def occurrences(inner: Inner, outputs: Mapping[str, Tensor]) -> Occurrences | No
         return None
     elements, codes = outputs[inner.elements], outputs[inner.shapes].codes
     records = integers("int64", codes.reshape(-1)).tolist()
-    shapes = []
+    shapes: list[tuple[int, ...] | None] = []
     at = 0
     while at < len(records):
-        shapes.append(tuple(records[at + 1 : at + 1 + records[at]]))
-        at += 1 + records[at]
-    ends = np.cumsum([0, *map(math.prod, shapes)]).tolist()
+        rank = records[at]
+        shapes.append(None if rank == _NOTHING else tuple(records[at + 1 : at + 1 + rank]))
+        at += 1 + max(0, rank)
+    ends = np.cumsum([0, *(1 if shape is None else math.prod(shape) for shape in shapes)]).tolist()
     codes = _codes(inner.dtype, elements)
     if codes.size not in ends:
         raise ValueError(f"the run gave {codes.size} elements of the shapes {shapes[:4]}")
     dtype = BOOL if inner.dtype == "bool" else inner.dtype
-    complete = [(a, b, shape) for (a, b), shape in zip(pairwise(ends), shapes, strict=True) if b <= codes.size]
-    return Occurrences([Tensor(dtype, codes[a:b].reshape(shape)) for a, b, shape in complete], len(shapes))
+    every = [(a, b, shape) for (a, b), shape in zip(pairwise(ends), shapes, strict=True) if shape is not None]
+    return Occurrences([Tensor(dtype, codes[a:b].reshape(s)) for a, b, s in every if b <= codes.size], len(every))
 
 
 def _codes(dtype: str, elements: Tensor) -> Any:
