@@ -395,12 +395,13 @@ def _reduced(
 
 def _wrong_in_part(value: str, runner: Runner, folder: Path, content: bytes, fed: Mapping[str, Tensor]) -> Wrong | None:
     """The wrong elements of an output in a run of a part, None if it has no legal set."""
-    legal = evaluate(content, fed).values.get(value)
+    if (legal := evaluate(content, fed).values.get(value)) is None:
+        return None
     with TemporaryDirectory(dir=folder) as place:  # A worker tells files apart by their paths.
         file = Path(place, "part.onnx")
         file.write_bytes(content)
         result = run_each([runner], [ModelRun(str(file), fed)])[runner.name, runner.levels[0]][0]
-    return None if legal is None or value not in result.outputs else outside(legal, result.outputs[value])
+    return None if value not in result.outputs else outside(legal, result.outputs[value])
 
 
 def _smaller(model: Model, node: Node, difference: Difference, runner: Runner, seed: int, folder: Path) -> Difference:

@@ -33,10 +33,10 @@ def shrunk(difference: Difference, shows: Shows) -> Difference:
     """Add `Difference.reduced`, the part with smaller inputs and constants, if there is one.
 
     Args:
-        difference: A violation with a part.
+        difference: A difference with a part. Only a violation gets a smaller one.
         shows: Runs the part, see `Shows`.
     """
-    if not difference.got:  # its type or shape is wrong
+    if difference.kind != "violation" or not difference.got:  # without bits, its type or shape is wrong
         return difference
     search = _Search(difference, shows)
     search.cut()
