@@ -51,9 +51,43 @@ def test_only_the_node_with_a_wrong_result_is_named(tmp_path, make, name):
     assert onnx.load_model_from_string(shown[0].part).graph.node[-1].op_type == "DequantizeLinear"
     states = {(each.node, each.oracle, each.level): each.state for each in result.states}
     assert len(states) == 3 * len(model.nodes)
-    inside = {node.name for node in model.nodes if node.graph}
-    assert {key[0] for key, state in states.items() if state == "not checked"} == inside
+    not_run = {"in_then", "in_loop"} if make is models.nested else set()
+    assert {key[0] for key, state in states.items() if state == "not checked"} == not_run
     assert [key for key, state in states.items() if state == "difference"] == [(name, "fake", "graph on")]
+
+
+@pytest.mark.parametrize(
+    ("name", "deed", "run", "wrong"),
+    [
+        ("yes", "flip", 0, 1), ("each", "flip", 0, 3), ("each", "flip 2", 2, 1), ("each", "large", 2, 2),
+        ("zeroth", "flip", 0, 1), ("others", "flip 1", 1, 1), ("others", "large", 1, 2), ("scanned", "large", 2, 2),
+    ],
+)  # fmt: skip
+def test_a_wrong_node_inside_a_subgraph_is_named(tmp_path, name, deed, run, wrong):
+    """The iteration is known too. A branch that was not taken is not judged."""
+    model = read_model(models.flows(tmp_path))
+    x = np.array([[1, 2, 3, 4], [5, 6, 7, 8], [9, 99, 11, 98]], np.uint8)
+    inputs = {"x": Tensor("int8", x), "condition": Tensor("uint8", np.array(1, np.uint8))}
+    result = check_whole(model, model.nodes, [reference(), flawed(name, deed)], inputs, tmp_path / "checked")
+    (shown,) = [each for each in result.differences if each.kind != "differs"]
+    assert (shown.node, shown.kind, shown.level, shown.wrong) == (name, "violation", "graph on", wrong)
+    assert (shown.occurrence, shown.ulp) == (run, 1)
+    if deed != "flip 2" and deed != "flip 1":  # these do not show in a part, which runs once
+        (codes,) = shown.inputs.values()
+        assert codes.codes.tolist() == (x if name == "yes" else x[run + (name == "others")]).tolist()
+    states = {(each.node, each.level): each.state for each in result.states}
+    reasons = {each.node: each.reason for each in result.states if each.state == "not checked"}
+    assert reasons == {"no": "its branch of the If choice was not taken with these inputs"}
+    assert [key for key, state in states.items() if state == "difference"] == [(name, "graph on")]
+
+
+def test_onnxruntime_is_judged_inside_subgraphs(tmp_path):
+    runner = Runner("onnxruntime", ONNXRUNTIME.models, InThisProcess(onnxruntime_cpu.load()))
+    model, result = checked(models.flows(tmp_path), [runner], tmp_path / "checked")
+    assert result.differences == ()
+    checked_nodes = {each.node for each in result.states if each.state == "ok"}
+    assert len(checked_nodes) == len(model.nodes) - 1
+    assert {each.node for each in result.states if each.state == "not checked"} < {"yes", "no"}
 
 
 def test_an_output_that_two_levels_give_differently_is_no_fault(tmp_path):

@@ -302,6 +302,77 @@ def nested(folder: Path) -> Path:
     return path
 
 
+def flows(folder: Path, kind: int = TensorProto.INT8, opset: int = 21) -> Path:
+    """A model made by hand: an If, a Loop of 3 iterations with an If inside, and a Scan.
+
+    Inputs are x [3, 4] and condition. The nodes are "yes" and "no" in the branches, "each" in the Loop, which scales row i of x,
+    "zeroth" and "others" in the branches of its If "odd", and "scanned" in the Scan.
+    """
+    info = helper.make_tensor_value_info
+
+    def dequantize(x: str, y: str, name: str) -> Any:
+        return helper.make_node("DequantizeLinear", [x, "scale"], [y], name=name)
+
+    def branch(x: str, name: str) -> Any:
+        # Both branches of an If may use the same names.
+        return helper.make_graph(
+            [helper.make_node("Identity", [x], ["codes"]), dequantize("codes", "chosen", name)],
+            name,
+            [],
+            [onnx.ValueInfoProto(name="chosen")],
+        )
+
+    body = helper.make_graph(
+        [
+            helper.make_node("Gather", ["x", "i"], ["row"], axis=0),
+            dequantize("row", "step", "each"),
+            helper.make_node("Cast", ["i"], ["is_later"], to=TensorProto.BOOL),
+            helper.make_node(
+                "If",
+                ["is_later"],
+                ["picked"],
+                name="odd",
+                then_branch=branch("row", "others"),
+                else_branch=branch("row", "zeroth"),
+            ),
+            helper.make_node("Sum", ["total", "step", "picked"], ["next"]),
+            helper.make_node("Identity", ["keep"], ["go"]),
+            helper.make_node("Identity", ["step"], ["kept"]),
+        ],
+        "body",
+        [info("i", TensorProto.INT64, []), info("keep", TensorProto.BOOL, []), floats("total", [4])],
+        [info("go", TensorProto.BOOL, []), floats("next", [4]), floats("kept", [4])],
+    )
+    scan = helper.make_graph(
+        [dequantize("scan_row", "scan_y", "scanned"), helper.make_node("Add", ["sum", "scan_y"], ["sum_next"])],
+        "scan",
+        [floats("sum", [4]), info("scan_row", kind, [4])],
+        [floats("sum_next", [4]), floats("scan_y", [4])],
+    )
+    nodes = [
+        helper.make_node(
+            "If", ["condition"], ["all"], name="choice", then_branch=branch("x", "yes"), else_branch=branch("x", "no")
+        ),
+        helper.make_node("Loop", ["trips", "true", "zeros"], ["loop_total", "stack"], name="loop", body=body),
+        helper.make_node(
+            "Scan", ["zeros", "x"], ["scan_total", "rows"], name="scan", body=scan, num_scan_inputs=1,
+            scan_output_axes=[0], scan_output_directions=[0],
+        ),
+        helper.make_node("Add", ["all", "loop_total"], ["out"]),
+    ]  # fmt: skip
+    constants = [
+        array("scale", np.float32(0.1)),
+        array("trips", np.array(3, np.int64)),
+        array("true", np.array(True)),
+        array("zeros", np.zeros(4, np.float32)),
+    ]
+    model = model_of(nodes, [info("x", kind, [3, 4]), info("condition", TensorProto.BOOL, [])], [], constants, opset)
+    model.graph.output.extend([floats("out", [3, 4]), floats("stack", [3, 4]), floats("rows", [3, 4])])
+    path = folder / "flows.onnx"
+    onnx.save(model, path)
+    return path
+
+
 def refer(tensor: Any, location: str, offset: int, length: int | None = None) -> None:
     """Make the data of a tensor external."""
     tensor.data_location = TensorProto.EXTERNAL

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -40,22 +40,33 @@ def load(node: str, deed: str = "flip") -> Loaded:
 
     Args:
         node: The name of the node whose result changes. "" for none.
-        deed: "flip" changes the last bit of its first value. "fused" changes each value by far, if the result is no output.
-            "abort" and "hang" end the run of a model that has the node, and "refuse" refuses it.
+        deed: "flip" changes the last bit of its first value; "flip 2" only in the third iteration of a loop around it. "fused"
+            changes each value by far, if the result is no output. "large" changes the last bit of values above 5, and "late"
+            that of the last value, if there are more than 2. "abort" and "hang" end the run of a model that has the node, and
+            "refuse" refuses it.
     """
     import onnx
     from onnx.reference import ReferenceEvaluator
     from onnx.reference.op_run import OpRun
 
     class Flip(OpRun):  # type: ignore[misc]
-        """Identity, but for the last bit of the first value, or the highest bit of the fraction of each value."""
+        """Identity, but for the last bit of a value, or the highest bit of the fraction of each value."""
 
         op_domain = "fake"
+        iteration = 0
 
         def _run(self, x: Any) -> Any:
             y = x.copy()
             bits = y.reshape(-1).view(f"uint{8 * y.itemsize}")
-            bits[: None if deed == "fused" else 1] ^= 1 << 22 if deed == "fused" else 1
+            if deed == "fused":
+                bits ^= 1 << 22
+            elif deed == "large":
+                bits[y.reshape(-1) > 5] ^= 1
+            elif deed == "late":
+                bits[-1:] ^= int(bits.size > 2)
+            elif deed in ("flip", f"flip {Flip.iteration}"):
+                bits[:1] ^= 1
+            Flip.iteration += 1
             return (y,)
 
     loaded = onnx_reference.load()
@@ -65,8 +76,8 @@ def load(node: str, deed: str = "flip") -> Loaded:
     def run_model(run: ModelRun, level: str) -> Mapping[str, Tensor]:
         model = onnx.load(run.file)
         names = {output.name for output in model.graph.output}
-        hit = [n for n in model.graph.node if n.op_type == "DequantizeLinear" and node in (n.name, n.output[0])]
-        if level == LEVELS[0] or not hit or (deed == "fused" and hit[0].output[0] in names):
+        hit = next(((g, i) for g, i in _nodes(model.graph) if node in (g.node[i].name, g.node[i].output[0])), None)
+        if level == LEVELS[0] or hit is None or (deed == "fused" and hit[0].node[hit[1]].output[0] in names):
             return right(run, "graph")
         if deed == "abort":
             os.abort()
@@ -74,13 +85,14 @@ def load(node: str, deed: str = "flip") -> Loaded:
             time.sleep(1000)
         if deed == "refuse":
             raise ValueError("refused on purpose")
-        y, raw = hit[0].output[0], "raw"
-        hit[0].output[0] = raw
-        index = list(model.graph.node).index(hit[0])
-        after = [onnx.helper.make_node("Flip", [raw], [y], domain="fake"), *model.graph.node[index + 1 :]]
-        del model.graph.node[index + 1 :]
-        model.graph.node.extend(after)
+        graph, index = hit
+        y, raw = graph.node[index].output[0], "raw"
+        graph.node[index].output[0] = raw
+        after = [onnx.helper.make_node("Flip", [raw], [y], domain="fake"), *graph.node[index + 1 :]]
+        del graph.node[index + 1 :]
+        graph.node.extend(after)
         model.opset_import.append(onnx.helper.make_opsetid("fake", 1))
+        Flip.iteration = 0
         evaluated = ReferenceEvaluator(model, new_ops=[Flip])
         wanted = list(run.outputs or evaluated.output_names)
         arrays = {name: onnx_reference.to_array(tensor) for name, tensor in run.inputs.items()}
@@ -88,6 +100,16 @@ def load(node: str, deed: str = "flip") -> Loaded:
         return {name: onnx_reference.from_array(result) for name, result in zip(wanted, results, strict=True)}
 
     return replace(loaded, run_model=run_model)
+
+
+def _nodes(graph: Any) -> Iterator[tuple[Any, int]]:
+    """The DequantizeLinear nodes of a graph and its subgraphs, each as its graph and its index."""
+    for index, node in enumerate(graph.node):
+        if node.op_type == "DequantizeLinear":
+            yield graph, index
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from _nodes(attribute.g)
 
 
 class InThisProcess:

@@ -314,6 +314,6 @@ def write_scripts(folder: Path, entries: Sequence[dict[str, Any]], differences: 
         name = f"{entry['id']}.py"
         if entry["id"] not in written and len(written) < MOST_SCRIPTS:
             folder.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_text(script(difference), encoding="utf-8")
+            (folder / name).write_text(script(difference.reduced or difference), encoding="utf-8")
             written[entry["id"]] = f"scripts/{name}"
         entry["script"] = written.get(entry["id"], "")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from xverify.core.call import BITS, Tensor
+from xverify.model.inner import Inner, Way, expose
 from xverify.model.nodes import Node, Operand
 from xverify.model.read import ONNX_DOMAINS, Model, Scope, bytes_of, domain_of, subgraphs
 from xverify.oracles.arrays import pack
@@ -187,7 +188,7 @@ def _part(web: _Web, members: set[int], replaced: Mapping[str, Operand | Tensor]
                 return None
             value = value.constant.part((slice(None),) * len(value.constant.shape))
         if isinstance(value, Tensor):
-            constants.append(_initializer(name, value))
+            constants.append(initializer(name, value))
             made.add(name)
         elif name in made and name not in replaced:
             continue
@@ -235,7 +236,8 @@ def _results(web: _Web, order: Sequence[int]) -> list[str]:
     return results
 
 
-def _initializer(name: str, tensor: Tensor) -> Any:
+def initializer(name: str, tensor: Tensor) -> Any:
+    """A constant of a model, an onnx.TensorProto."""
     import onnx
 
     codes = pack(tensor.codes, BITS[tensor.dtype]) if BITS[tensor.dtype] < 8 else tensor.codes
@@ -384,6 +386,23 @@ def exposed(model: Model, values: Sequence[str], folder: Path) -> Path:
     Returns:
         The path of the copy.
     """
+    return exposed_with_inner(model, values, (), folder)[0]
+
+
+def exposed_with_inner(
+    model: Model, values: Sequence[str], wanted: Sequence[tuple[Way, str, str]], folder: Path
+) -> tuple[Path, dict[tuple[Way, str], Inner]]:
+    """Write a copy of a model that has further outputs, also of values inside its subgraphs.
+
+    Args:
+        model: The model.
+        values: See `exposed`.
+        wanted: The values of subgraphs, see `xverify.model.inner.expose`.
+        folder: An empty folder.
+
+    Returns:
+        The path of the copy, and the outputs of the values of subgraphs by way and name.
+    """
     import onnx
 
     outputs = {operand.value for operand in (*model.inputs, *model.outputs)}
@@ -395,12 +414,14 @@ def exposed(model: Model, values: Sequence[str], folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     for location in model.files:
         link(model.path.parent / location, folder / location)
-    path = folder / model.path.name
-    if model.has_functions:
+    path, inner = folder / model.path.name, {}
+    if model.has_functions or wanted:
         proto = onnx.ModelProto()
         proto.CopyFrom(model.proto)
         proto.graph.ClearField("value_info")
         proto.MergeFrom(added)
+        if wanted:
+            inner = expose(proto, wanted)
         link(model.path, path)
         path = folder / f"{model.path.stem}.inlined{model.path.suffix}"
         path.write_bytes(proto.SerializeToString())
@@ -408,7 +429,7 @@ def exposed(model: Model, values: Sequence[str], folder: Path) -> Path:
         shutil.copyfile(model.path, path)
         with path.open("ab") as file:  # Two messages of protobuf one after the other are their union.
             file.write(added.SerializeToString())
-    return path
+    return path, inner
 
 
 def link(source: Path, target: Path) -> None:

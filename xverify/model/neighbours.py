@@ -11,7 +11,9 @@ import hashlib
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +28,8 @@ from xverify.model.nodes import Node
 from xverify.model.read import Model
 from xverify.model.result import Checked, Difference, State
 from xverify.model.runs import At, Result, Runner, run_each
-from xverify.model.values import outside
+from xverify.model.shrink import shrunk
+from xverify.model.values import Wrong, outside
 from xverify.model.whole import difference_of, ended, unlike
 from xverify.oracles.model_run import ModelRun
 
@@ -384,9 +387,21 @@ def _reduced(
             counts[difference.oracle] = counts.get(difference.oracle, 0) + 1
             if counts[difference.oracle] <= MOST_REDUCED:
                 runner = replace(by_runner[difference.oracle], levels=(difference.level,))
-                yield _smaller(model, by_name[difference.node], difference, runner, seed, folder)
+                smaller = _smaller(model, by_name[difference.node], difference, runner, seed, folder)
+                yield shrunk(smaller, partial(_wrong_in_part, smaller.value, runner, folder))
                 continue
         yield difference
+
+
+def _wrong_in_part(value: str, runner: Runner, folder: Path, content: bytes, fed: Mapping[str, Tensor]) -> Wrong | None:
+    """The wrong elements of an output in a run of a part, None if it has no legal set."""
+    if (legal := evaluate(content, fed).values.get(value)) is None:
+        return None
+    with TemporaryDirectory(dir=folder) as place:  # A worker tells files apart by their paths.
+        file = Path(place, "part.onnx")
+        file.write_bytes(content)
+        result = run_each([runner], [ModelRun(str(file), fed)])[runner.name, runner.levels[0]][0]
+    return None if value not in result.outputs else outside(legal, result.outputs[value])
 
 
 def _smaller(model: Model, node: Node, difference: Difference, runner: Runner, seed: int, folder: Path) -> Difference:

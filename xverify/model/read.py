@@ -363,12 +363,12 @@ def _check_values(path: Path, graph: Any, outer: frozenset[str]) -> None:
     for index, node in enumerate(graph.node):
         for name in filter(None, node.output):
             if made.setdefault(name, index) != index or name in held:
-                raise _damaged(path, f"the value {name!r} is made twice, the second time by the node {_title(node)}")
+                raise _damaged(path, f"the value {name!r} is made twice, the second time by the node {title_of(node)}")
     known = outer | held | made.keys()
     waiting: dict[int, set[int]] = {}
     for index, node in enumerate(graph.node):
         if lost := next((name for name in node.input if name not in known), ""):
-            raise _damaged(path, f"nothing makes the value {lost!r}, which the node {_title(node)} uses")
+            raise _damaged(path, f"nothing makes the value {lost!r}, which the node {title_of(node)} uses")
         makers = {made[name] for name in (*node.input, *_captured(node)) if name in made}
         if not all(maker < index and maker not in waiting for maker in makers):
             waiting[index] = makers
@@ -378,7 +378,7 @@ def _check_values(path: Path, graph: Any, outer: frozenset[str]) -> None:
         for index in ready:
             del waiting[index]
     if waiting:
-        raise _damaged(path, f"the node {_title(graph.node[min(waiting)])} needs its own result")
+        raise _damaged(path, f"the node {title_of(graph.node[min(waiting)])} needs its own result")
 
 
 def _check_versions(path: Path, proto: Any) -> None:
@@ -410,7 +410,7 @@ def _check_versions(path: Path, proto: Any) -> None:
                 raise _damaged(path, f"it has a {node.op_type} node, and names no version of {domain or 'ai.onnx'}")
             if not _is_operator(node.op_type, opsets[domain], domain):
                 raise UsageError(
-                    f"{path} has a {node.op_type} node ({_title(node)}), which opset {opsets[domain]} of "
+                    f"{path} has a {node.op_type} node ({title_of(node)}), which opset {opsets[domain]} of "
                     f"{domain or 'ai.onnx'} does not have; correct its name, domain or opset"
                 )
 
@@ -426,7 +426,8 @@ def _is_operator(name: str, opset: int, domain: str) -> bool:
     return True
 
 
-def _title(node: Any) -> str:
+def title_of(node: Any) -> str:
+    """The name of a node, or of its first result."""
     return str(node.name or next(iter(node.output), "without a name"))
 
 
@@ -437,6 +438,32 @@ def subgraphs(node: Any) -> Iterator[tuple[str, Any]]:
             yield attribute.name, attribute.g
         for number, graph in enumerate(attribute.graphs):
             yield f"{attribute.name}[{number}]", graph
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """A graph inside a node of a graph."""
+
+    name: str
+    """Its name on the way to it, unique in the graph around it: "If_3.then_branch"."""
+    index: int
+    """The index of the node."""
+    attribute: str
+    """The node's attribute that holds it."""
+    graph: Any
+
+
+def steps(graph: Any) -> Iterator[Step]:
+    """The graphs inside the nodes of a graph.
+
+    Names of nodes may repeat: then the second gets "#2" at its end.
+    """
+    counts: dict[str, int] = {}
+    for index, node in enumerate(graph.node):
+        for attribute, inner in subgraphs(node):
+            name = f"{title_of(node)}.{attribute}"
+            counts[name] = counts.get(name, 0) + 1
+            yield Step(name if counts[name] == 1 else f"{name}#{counts[name]}", index, attribute, inner)
 
 
 def _captured(node: Any) -> Iterator[str]:
@@ -612,12 +639,15 @@ def _walk(walk: _Walk, graph: Any, way: tuple[str, ...], outer: Mapping[str, Ope
     """Collect the scopes and nodes of a graph and its subgraphs."""
     scope = Scope(graph, ChainMap(_values(walk.path, graph, outer), outer))  # type: ignore[arg-type]
     walk.scopes[way] = scope
-    for node in graph.node:
+    inner: dict[int, list[Step]] = {}
+    for step in steps(graph):
+        inner.setdefault(step.index, []).append(step)
+    for index, node in enumerate(graph.node):
         inside = _untag(node) or function
         if node.op_type == "DequantizeLinear" and domain_of(node.domain) in ("", "com.microsoft"):
             walk.nodes.append(_node(walk, scope, node, way, inside))
-        for name, inner in subgraphs(node):
-            _walk(walk, inner, (*way, f"{_title(node)}.{name}"), scope.values, inside)
+        for step in inner.get(index, ()):
+            _walk(walk, step.graph, (*way, step.name), scope.values, inside)
 
 
 def _values(path: Path, graph: Any, outer: Mapping[str, Operand]) -> dict[str, Operand]:
@@ -656,13 +686,13 @@ def _operand(info: Any) -> Operand:
 
 def _node(walk: _Walk, scope: Scope, node: Any, way: tuple[str, ...], function: str) -> Node:
     if not 2 <= len(node.input) <= 3 or len(node.output) != 1 or not all(node.input[:2]):
-        raise _damaged(walk.path, f"the DequantizeLinear node {_title(node)} has a wrong number of inputs or outputs")
+        raise _damaged(walk.path, f"the DequantizeLinear node {title_of(node)} has a wrong number of inputs or outputs")
     for attribute in node.attribute:
         if attribute.name in WHOLE_NUMBERS and attribute.type != attribute.INT and not attribute.ref_attr_name:
-            raise _damaged(walk.path, f"the attribute {attribute.name} of the node {_title(node)} is no whole number")
+            raise _damaged(walk.path, f"the attribute {attribute.name} of the node {title_of(node)} is no whole number")
     operands = {role: scope.value(name) for role, name in zip(ROLES, node.input, strict=False) if name}
     contract = edition(domain_of(node.domain), walk.opsets.get(domain_of(node.domain), 1))
-    return Node(_title(node), contract, _attributes(node), operands, node.output[0], way, function)
+    return Node(title_of(node), contract, _attributes(node), operands, node.output[0], way, function)
 
 
 def edition(domain: str, opset: int) -> str:

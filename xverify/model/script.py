@@ -14,7 +14,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from xverify.core.call import Tensor
+from xverify.core.dtypes import decimal
 from xverify.model import script_main
+from xverify.model.exact import constants_of
 from xverify.model.result import Difference
 from xverify.oracles.protocol import Oracle
 from xverify.report.script import embedded, environment, option_arguments, oracle_of
@@ -50,6 +52,9 @@ if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))
 """
 
+MOST_VALUES = 16
+"""The largest number of values of a tensor that a comment shows."""
+
 _LINE = 100
 """Characters of base64 in a line."""
 
@@ -63,7 +68,7 @@ def script(difference: Difference) -> str:
         _HEAD.format(needs=needs),
         "DIFFERENCE: dict[str, Any] = " + pprint.pformat(_data(difference, oracle), width=110, sort_dicts=False),
         "# The part of the model:\n"
-        + "".join(f"#   {line}\n" for line in nodes_of(difference.part))
+        + "".join(f"#   {line}\n" for line in (*nodes_of(difference.part), *values_of(difference)))
         + _base64(difference.part),
     ]
     if oracle is not None:
@@ -120,4 +125,15 @@ def nodes_of(content: bytes) -> list[str]:
     proto.ParseFromString(content)
     return [
         ascii(f"{node.op_type}({', '.join(node.input)}) -> {', '.join(node.output)}")[1:-1] for node in proto.graph.node
+    ]
+
+
+def values_of(difference: Difference) -> list[str]:
+    """The small inputs and constants of a difference's part, each as "scale = float32[2]: 0.5 0.25"."""
+    tensors = {**constants_of(difference.part), **difference.inputs}
+    return [
+        ascii(f"{name} = {tensor.dtype}{list(tensor.shape)}: ")[1:-1]
+        + " ".join(decimal(tensor.dtype, int(code)) for code in tensor.codes.reshape(-1))
+        for name, tensor in tensors.items()
+        if tensor.size <= MOST_VALUES
     ]

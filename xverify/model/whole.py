@@ -9,17 +9,20 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from xverify.core.call import BITS, Call, Tensor
 from xverify.core.errors import DamagedFileError
 from xverify.model import cut
 from xverify.model.exact import constants_of
+from xverify.model.inner import MARK, MOST_ELEMENTS, Inner, Occurrences, Way, not_run, obstacle, occurrences, repeats
 from xverify.model.nodes import Constant, Node, Operand
 from xverify.model.read import Model
 from xverify.model.result import Check, Checked, Difference, State
 from xverify.model.runs import At, Result, Runner, run_each
+from xverify.model.shrink import shrunk
 from xverify.model.values import Judge, Wrong, between
 from xverify.oracles.model_run import ModelRun
 from xverify.workers.crash_log import half_of_memory
@@ -69,7 +72,7 @@ def check_whole(
     total = 0
     for node in nodes:
         total += _bytes(node, inputs)
-        if reason := _unexposable(node, total, inputs):
+        if reason := _unexposable(model, node, total, inputs):
             states += _unchecked(node, ready, reason)
         else:
             checkable.append(node)
@@ -176,31 +179,35 @@ def versus(
     if failed := [ended("", "whole", each, result) for each, result in results.items() if not result.ran]:
         return failed
     outputs = differing("", "whole", at, results[at], against, results[against])
-    checkable = [node for node in nodes if not _unexposable(node, 0, inputs)]
+    checkable = [node for node in nodes if not _unexposable(model, node, 0, inputs)]
     for number, group in enumerate(_groups(checkable, inputs)):
         exposed = _run_exposed(model, group, [a, b], inputs, folder / f"versus{number}")
-        if not all(result.ran for result in exposed.values()):
+        if not all(result.ran for result in exposed.results.values()):
             continue
-        mine, others = ({**inputs, **exposed[each].outputs} for each in (at, against))
         for node in group:
-            fed = [operand.value for operand in node.operands.values() if operand.constant is None]
-            if not all(value in mine and value in others for value in (*fed, node.output)):
+            try:
+                both = [exposed.times(node, each)[0] for each in (at, against)]
+            except ValueError:
                 continue
-            if all(mine[value].same_bits(others[value]) for value in fed):
-                wrong = between(mine[node.output], others[node.output])
-                if wrong.wrong:
-                    shown = difference_of(node.name, "whole", at, node.output, wrong)
-                    return [replace(shown, kind="differs", against=" ".join(against)), *outputs]
+            fed = [operand.value for operand in node.operands.values() if operand.constant is None]
+            for mine, other in zip(*both, strict=False):
+                if all(mine[value].same_bits(other[value]) for value in fed):
+                    wrong = between(mine[node.output], other[node.output])
+                    if wrong.wrong:
+                        shown = difference_of(node.name, "whole", at, node.output, wrong)
+                        return [replace(shown, kind="differs", against=" ".join(against)), *outputs]
     return outputs
 
 
 # --- exposed values -----------------------------------------------------------------------------
 
 
-def _unexposable(node: Node, total: int, inputs: Mapping[str, Tensor]) -> str:
+def _unexposable(model: Model, node: Node, total: int, inputs: Mapping[str, Tensor]) -> str:
     """The reason why a node's values cannot be outputs of the model, as a clause; "" if they can."""
-    if node.graph:
-        return "it stands inside a subgraph, whose values cannot be outputs of the model"
+    if node.graph and (reason := obstacle(model.proto, node.graph)):
+        return reason
+    if node.graph and (value := next((o.value for o in _fed(node) if o.dtype not in BITS), "")):
+        return f"the type of {value} is unknown"
     if _bytes(node, inputs) > 4 * GROUP_BYTES:
         return f"its values have {_bytes(node, inputs) >> 20} MiB"
     return f"more than {MOST_BYTES >> 30} GiB of values come before it" if total > MOST_BYTES else ""
@@ -212,6 +219,7 @@ def _bytes(node: Node, inputs: Mapping[str, Tensor]) -> int:
     largest = max((max(tensor.shape, default=1) for tensor in inputs.values()), default=1)
     shape = x.constant.shape if x.constant is not None else x.shape or (1,)
     values = math.prod(largest if extent is None else extent for extent in shape)
+    values = max(values, MOST_ELEMENTS) if repeats(node.graph) else values
     return values * (4 if x.constant is not None else 4 + max(1, BITS.get(x.dtype, 32) // 8))
 
 
@@ -223,95 +231,195 @@ def _memory(nodes: Sequence[Node]) -> int:
 
 
 def _groups(nodes: Sequence[Node], inputs: Mapping[str, Tensor]) -> list[list[Node]]:
-    """The nodes in groups whose exposed values have at most `GROUP_BYTES`."""
+    """The nodes in groups whose exposed values have at most `GROUP_BYTES`.
+
+    Nodes of subgraphs are in groups of their own, after the others.
+    """
     groups: list[list[Node]] = []
     size = 0
-    for node in nodes:
+    for node in sorted(nodes, key=lambda node: bool(node.graph)):
         size += _bytes(node, inputs)
-        if not groups or size > GROUP_BYTES:
+        if not groups or size > GROUP_BYTES or bool(node.graph) != bool(groups[-1][0].graph):
             groups.append([])
             size = _bytes(node, inputs)
         groups[-1].append(node)
     return groups
 
 
-def _exposed_values(node: Node) -> list[str]:
-    return [*(operand.value for operand in node.operands.values() if operand.constant is None), node.output]
+def _fed(node: Node) -> list[Operand]:
+    """The operands that are known at run time only."""
+    return [operand for operand in node.operands.values() if operand.constant is None]
+
+
+@dataclass(frozen=True, eq=False)
+class _Exposed:
+    """Runs of the model with values of nodes as outputs."""
+
+    results: Mapping[At, Result]
+    inner: Mapping[tuple[Way, str], Inner]
+    inputs: Mapping[str, Tensor]
+
+    def values(self, at: At, way: Way, names: Sequence[str]) -> tuple[list[dict[str, Tensor]], int]:
+        """The values of a graph each time that it ran, and the number of these times.
+
+        Raises:
+            ValueError: The run does not give a value. The message is a clause.
+        """
+        outputs = self.results[at].outputs
+        every: dict[str, Occurrences] = {}
+        for name in names:
+            if way:
+                found = occurrences(self.inner[way, name], outputs)
+            else:
+                tensor = outputs.get(name, self.inputs.get(name))
+                found = None if tensor is None else Occurrences([tensor], 1)
+            if found is None:
+                raise ValueError(f"the run gave no value {name}")
+            every[name] = found
+        count = min(len(each.tensors) for each in every.values())
+        total = max(each.total for each in every.values())
+        return [{name: each.tensors[time] for name, each in every.items()} for time in range(count)], total
+
+    def times(self, node: Node, at: At) -> tuple[list[dict[str, Tensor]], int]:
+        """The values of a node each time that it ran, see `values`."""
+        return self.values(at, node.graph, [node.output, *(operand.value for operand in _fed(node))])
+
+    def unreached(self, model: Model, node: Node, at: At) -> str:
+        """The clause that says why a node was not run."""
+        for end in range(1, len(node.graph)):
+            if not self.values(at, node.graph[:end], [MARK])[1]:
+                return not_run(model.proto, node.graph[:end])
+        return not_run(model.proto, node.graph)
 
 
 def _run_exposed(
     model: Model, nodes: Sequence[Node], runners: Sequence[Runner], inputs: Mapping[str, Tensor], folder: Path
-) -> dict[At, Result]:
+) -> _Exposed:
     """Run the model with the operands and results of nodes as outputs."""
-    values = list(dict.fromkeys(value for node in nodes for value in _exposed_values(node)))
+    values: dict[str, None] = {}
+    inner: dict[tuple[Way, str, str], None] = {}
+    for node in nodes:
+        if node.graph:
+            inner.update({(node.graph, operand.value, operand.dtype): None for operand in _fed(node)})
+            inner[node.graph, node.output, _result_dtype(node)] = None
+            inner.update({(node.graph[:end], MARK, "int64"): None for end in range(1, len(node.graph))})
+        else:
+            values.update(dict.fromkeys([*(operand.value for operand in _fed(node)), node.output]))
+    return _run_with(model, list(values), list(inner), runners, inputs, folder)
+
+
+def _run_with(
+    model: Model,
+    values: Sequence[str],
+    inner: Sequence[tuple[Way, str, str]],
+    runners: Sequence[Runner],
+    inputs: Mapping[str, Tensor],
+    folder: Path,
+) -> _Exposed:
+    """Run the model with values as outputs, see `xverify.model.cut.exposed_with_inner`."""
     folder.mkdir(parents=True)
     try:
-        path = cut.exposed(model, values, folder)
-        run = ModelRun(str(path), inputs, tuple(value for value in values if value not in inputs))
-        return {at: each[0] for at, each in run_each(runners, [run]).items()}
+        path, exposed = cut.exposed_with_inner(model, values, inner, folder)
+        wanted = [
+            *(value for value in values if value not in inputs),
+            *(o for each in exposed.values() for o in each.outputs),
+        ]
+        run = ModelRun(str(path), inputs, tuple(wanted))
+        return _Exposed({at: each[0] for at, each in run_each(runners, [run]).items()}, exposed, inputs)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _result_dtype(node: Node) -> str:
+    return str(node.attributes.get("output_dtype") or node.operands["scale"].dtype)
 
 
 def _check_group(
     model: Model, nodes: Sequence[Node], runners: Sequence[Runner], inputs: Mapping[str, Tensor], folder: Path
 ) -> tuple[list[Difference], list[State]]:
-    results = _run_exposed(model, nodes, runners, inputs, folder)
+    exposed = _run_exposed(model, nodes, runners, inputs, folder)
     differences: list[Difference] = []
     states: list[State] = []
+    ways = list(dict.fromkeys(node.graph for node in nodes))
+    if len(ways) > 1 and not all(result.ran for result in exposed.results.values()):
+        # The values of one subgraph must not cost the check of the others.
+        for way in ways:
+            shown, of_way = _check_group(model, [n for n in nodes if n.graph == way], runners, inputs, folder)
+            differences += shown
+            states += of_way
+        return differences, states
     # A run with a thousand outputs may be slow, and its end tells nothing about a single node of several.
-    crashes = {at: result for at, result in results.items() if result.died and result.kind != "hang"}
+    crashes = {at: result for at, result in exposed.results.items() if result.died and result.kind != "hang"}
     differences += [ended(nodes[0].name if len(nodes) == 1 else "", "whole", *each) for each in crashes.items()]
     for node in nodes:
-        judges: list[tuple[Mapping[str, Tensor], Judge]] = []
-        for at, result in results.items():
-            shown, state = _check_node(node, at, result, inputs, judges)
+        judges: _Judges = {}
+        for at in exposed.results:
+            shown, state = _check_node(model, node, at, exposed, judges)
             differences += shown
             states.append(state)
     return differences, states
 
 
-def _check_node(
-    node: Node,
-    at: At,
-    result: Result,
-    inputs: Mapping[str, Tensor],
-    judges: list[tuple[Mapping[str, Tensor], Judge]],
-) -> tuple[list[Difference], State]:
-    """The difference of a node in one run.
+_Judges = dict[int, list[tuple[Mapping[str, Tensor], Judge]]]
+"""The judges of a node with their operands, by the number of the run of the node's subgraph."""
+
+
+def _check_node(model: Model, node: Node, at: At, exposed: _Exposed, judges: _Judges) -> tuple[list[Difference], State]:
+    """The difference of a node in one run of the model.
 
     Args:
-        judges: The judges of other runs of the node, with their operands. A new one is added.
+        judges: The judges of other runs. New ones are added.
     """
     state = State(node.name, "whole", *at, "not checked")
+    result = exposed.results[at]
     if not result.ran:
-        state = replace(
-            state, reason=f"the model with its values as outputs did not run: {result.message or result.kind}"
-        )
-        return [], state
-    y = result.outputs.get(node.output)
-    if y is None:
-        return [], replace(state, reason=f"the run gave no value {node.output}")
-    fed = {}
-    for role, operand in node.operands.items():
-        if operand.constant is None:
-            tensor = result.outputs.get(operand.value, inputs.get(operand.value))
-            if tensor is None:
-                return [], replace(state, reason=f"the run gave no value {operand.value}")
-            fed[role] = tensor
+        reason = f"the model with its values as outputs did not run: {result.message or result.kind}"
+        return [], replace(state, reason=reason)
+    judged, total, reason, first = 0, Wrong(0), "", -1
+    try:
+        times, count = exposed.times(node, at)
+        if not count:
+            return [], replace(state, reason=exposed.unreached(model, node, at))
+        for time, values in enumerate(times):
+            judge = _judge(node, values, judges.setdefault(time, []))
+            if judge.refusal:
+                reason = judge.refusal
+                continue
+            judged += 1
+            wrong = judge.wrong(values[node.output])
+            if wrong.wrong and first < 0:
+                first = time
+            total = _sum(total, wrong)
+    except (ValueError, DamagedFileError) as error:
+        return [], replace(state, reason=str(error))
+    if judged and judged < count:
+        reason = f"{judged} of {count} iterations were judged"
+    elif judged:
+        reason = ""
+    if not total.wrong:
+        return [], replace(state, state="ok" if judged else "not checked", reason=reason)
+    shown = replace(difference_of(node.name, "whole", at, node.output, total), occurrence=first)
+    if count > 1:
+        where = f"first in run {first + 1} of {count} of its subgraph"
+        shown = replace(shown, message="; ".join(filter(None, (shown.message, where))))
+    return [shown], replace(state, state="difference", reason=reason)
+
+
+def _judge(node: Node, values: Mapping[str, Tensor], judges: list[tuple[Mapping[str, Tensor], Judge]]) -> Judge:
+    """The judge of a node with these operands."""
+    fed = {role: values[operand.value] for role, operand in node.operands.items() if operand.constant is None}
     judge = next((judge for others, judge in judges if _same(fed, others)), None)
     if judge is None:
-        try:
-            judge = Judge(Call(node.contract, {**_constants(node), **fed}, dict(node.attributes), f"node {node.name}"))
-        except (ValueError, DamagedFileError) as error:
-            return [], replace(state, reason=str(error))
+        judge = Judge(Call(node.contract, {**_constants(node), **fed}, dict(node.attributes), f"node {node.name}"))
         judges.append((fed, judge))
-    if judge.refusal:
-        return [], replace(state, reason=judge.refusal)
-    wrong = judge.wrong(y)
-    if not wrong.wrong:
-        return [], replace(state, state="ok")
-    return [difference_of(node.name, "whole", at, node.output, wrong)], replace(state, state="difference")
+    return judge
+
+
+def _sum(a: Wrong, b: Wrong) -> Wrong:
+    """The wrong elements of two results together. The first wrong one is that of the first result, if any."""
+    shown = a if a.wrong or not b.wrong else b
+    ulp = -1 if -1 in (a.ulp, b.ulp) else max(a.ulp, b.ulp)
+    return replace(shown, elements=a.elements + b.elements, wrong=a.wrong + b.wrong, ulp=ulp)
 
 
 def _same(a: Mapping[str, Tensor], b: Mapping[str, Tensor]) -> bool:
@@ -365,22 +473,25 @@ def _with_part(
         place = folder / "part"
         place.mkdir(parents=True)
         try:
-            fed = _values_at(model, part.inputs, runner, inputs, place)
+            fed = _values_at(model, node, part.inputs, runner, inputs, place, difference.occurrence)
             if fed is None:
                 continue
             content = with_outputs(part, list(part.operands.values()))
-            (place / "part.onnx").write_bytes(content)
-            wanted = tuple(dict.fromkeys(name for name in part.operands.values() if name not in fed))
-            run = ModelRun(str(place / "part.onnx"), fed, _outputs_among(content, wanted))
-            result = run_each([runner], [run])[runner.name, runner.levels[0]][0]
+
+            def shows(
+                content: bytes, fed: Mapping[str, Tensor], operands: Mapping[str, str] = part.operands
+            ) -> Wrong | None:
+                return _wrong_in_part(node, operands, content, runner, fed, folder / "part")
+
+            wrong = shows(content, fed)
+            if wrong is not None and wrong.wrong:
+                shown = replace(
+                    difference, part=content, inputs=fed, operators=part.operators,
+                    index=wrong.index, dtype=wrong.dtype, got=wrong.got, legal=wrong.legal,
+                )  # fmt: skip
+                return shrunk(shown, shows)
         finally:
             shutil.rmtree(place, ignore_errors=True)
-        wrong = _wrong_in_part(node, part, result, fed)
-        if wrong is not None and wrong.wrong:
-            return replace(
-                difference, part=content, inputs=fed, operators=part.operators,
-                index=wrong.index, dtype=wrong.dtype, got=wrong.got, legal=wrong.legal,
-            )  # fmt: skip
     return difference
 
 
@@ -393,31 +504,50 @@ def _outputs_among(content: bytes, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _values_at(
-    model: Model, wanted: Sequence[Operand], runner: Runner, inputs: Mapping[str, Tensor], folder: Path
+    model: Model,
+    node: Node,
+    wanted: Sequence[Operand],
+    runner: Runner,
+    inputs: Mapping[str, Tensor],
+    folder: Path,
+    time: int,
 ) -> dict[str, Tensor] | None:
-    """Values of the model in a run; None if it does not give them all."""
+    """Values of a node's graph in a run; None if it does not give them all.
+
+    Args:
+        time: The run of the graph, counted from 0.
+    """
     held = {operand.value: inputs[operand.value] for operand in wanted if operand.value in inputs}
-    missing = [operand.value for operand in wanted if operand.value not in held]
-    if missing:
-        place = folder / "model"
-        place.mkdir()
-        path = cut.exposed(model, missing, place)
-        result = run_each([runner], [ModelRun(str(path), inputs, tuple(missing))])[runner.name, runner.levels[0]][0]
-        held.update(result.outputs)
-    return held if all(operand.value in held for operand in wanted) else None
-
-
-def _wrong_in_part(node: Node, part: cut.Part, result: Result, fed: Mapping[str, Tensor]) -> Wrong | None:
-    """The wrong elements of the node's result in a run of a part, None if it cannot be judged."""
-    values = {**fed, **result.outputs}
-    tensors = {role: values[name] for role, name in part.operands.items() if name in values and role != "y"}
-    y = values.get(part.operands["y"])
-    constants = {role: operand for role, operand in node.operands.items() if role not in tensors}
-    if y is None or any(operand.constant is None for operand in constants.values()):
+    missing = [operand for operand in wanted if operand.value not in held]
+    if not missing:
+        return held
+    names = [operand.value for operand in missing]
+    inner = [(node.graph, operand.value, operand.dtype) for operand in missing] if node.graph else []
+    exposed = _run_with(model, [] if inner else names, inner, [runner], inputs, folder / "model")
+    try:
+        return {**held, **exposed.values((runner.name, runner.levels[0]), node.graph, names)[0][time]}
+    except (IndexError, ValueError):
         return None
-    held = constants_of(part.content)
-    tensors.update({role: held[part.operands[role]] for role in constants if part.operands[role] in held})
-    if tensors.keys() != node.operands.keys():
+
+
+def _wrong_in_part(
+    node: Node, operands: Mapping[str, str], content: bytes, runner: Runner, fed: Mapping[str, Tensor], folder: Path
+) -> Wrong | None:
+    """The wrong elements of the node's result in a run of a part, None if it cannot be judged.
+
+    Args:
+        operands: The names of the node's values by role.
+    """
+    wanted = tuple(dict.fromkeys(name for name in operands.values() if name not in fed))
+    values = {**constants_of(content), **fed}
+    with TemporaryDirectory(dir=folder) as place:  # A worker tells files apart by their paths.
+        file = Path(place, "part.onnx")
+        file.write_bytes(content)
+        run = ModelRun(str(file), fed, _outputs_among(content, wanted))
+        values.update(run_each([runner], [run])[runner.name, runner.levels[0]][0].outputs)
+    y = values.get(operands["y"])
+    tensors = {role: values[operands[role]] for role in node.operands if operands[role] in values}
+    if y is None or tensors.keys() != node.operands.keys():
         return None
     try:
         judge = Judge(Call(node.contract, tensors, dict(node.attributes)))

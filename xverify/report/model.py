@@ -87,7 +87,8 @@ class Group:
         word = f"{'is' if single else 'are'} illegal"
         if entry["kind"] != "violation":
             word = f"{'differs' if single else 'differ'} from {entry['against']}"
-        return f"{grouped(entry['wrong'])} of {plural(entry['elements'], 'value')} {word}{_distance(entry)}"
+        where = f", {entry['message']}" if entry["check"] == "whole" and entry["message"] else ""
+        return f"{grouped(entry['wrong'])} of {plural(entry['elements'], 'value')} {word}{_distance(entry)}{where}"
 
     @property
     def bits(self) -> str:
@@ -377,7 +378,8 @@ def notes(report: Json) -> list[str]:
         oracles = set().union(*by_name.values())
         where = "" if oracles == everywhere else f" in {some(sorted(oracles), 3)}"
         words = state.replace("compared", "only compared")
-        sentences.append(f"{plural(len(by_name), 'node')} {words} {WORDS[check]}{where}: {reason}")
+        who = f"node {min(by_name)}" if len(by_name) == 1 else plural(len(by_name), "node")
+        sentences.append(f"{who} {words} {WORDS[check]}{where}: {reason}")
     part = [node for node in nodes if node["values"] < node["of"] and node["values"]]
     if part:
         values, every = sum(node["values"] for node in part), sum(node["of"] for node in part)
