@@ -20,6 +20,7 @@ import struct
 import sys
 import threading
 import time
+import traceback
 from dataclasses import replace
 from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple, Union
 
@@ -213,6 +214,8 @@ def _answer_batch(
         except AnswerError as error:
             send(("failed", str(error)))  # the parent ends this process
             return
+        except SystemExit as error:
+            _exit_as(error)
         now = time.perf_counter()
         if now - sent > FLUSH_SECONDS and position + 1 < len(blobs):
             flush(position + 1)
@@ -220,6 +223,15 @@ def _answer_batch(
                 faulthandler.dump_traceback_later(settings["call_timeout"] + PATIENCE, exit=True)
             start = sent = now = time.perf_counter()
     flush(len(blobs))
+
+
+def _exit_as(error: SystemExit) -> None:
+    """End the process with the status of a ``sys.exit`` of the kernel, and a line in the log that names it."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    words = "the kernel called sys.exit(%s)" % ("" if error.code is None else repr(error.code)[:200])
+    os.write(2, ("%s in %s:%s\n" % (words, os.path.basename(frame.filename), frame.lineno)).encode())
+    status = error.code & 0xFF if isinstance(error.code, int) else int(error.code is not None)
+    os._exit(1 if status in (LOST, OUT_OF_MEMORY) else status)
 
 
 class AnswerError(TypeError):
