@@ -261,7 +261,8 @@ def _operand(role: str, operand: Operand) -> dict[str, Any]:
 
 def identity(difference: Difference) -> str:
     """The id of a difference: the same for all levels of an implementation."""
-    text = "\n".join((difference.node, difference.check, difference.kind, difference.oracle, difference.against))
+    kind = "beyond" if difference.bounds else difference.kind
+    text = "\n".join((difference.node, difference.check, kind, difference.oracle, difference.against))
     return f"difference-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
 
 
@@ -285,6 +286,8 @@ def _difference(difference: Difference, is_between: bool) -> dict[str, Any]:
         "ulp": difference.ulp,
         "distance": difference.distance,
         "magnitude": difference.magnitude,
+        "bounds": None if difference.bounds is None else [*difference.bounds],
+        "sums": difference.sums,
         "message": difference.message[:2000],
         "operators": list(difference.operators),
         "script": "",

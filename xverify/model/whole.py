@@ -157,7 +157,7 @@ def difference_of(node: str, check: Check, at: At, value: str, wrong: Wrong) -> 
     return Difference(
         node, check, "violation", *at, value=value, index=wrong.index, dtype=wrong.dtype, got=wrong.got, legal=wrong.legal,
         wrong=wrong.wrong, elements=wrong.elements, ulp=wrong.ulp, distance=wrong.distance,
-        magnitude=wrong.magnitude, message=wrong.message,
+        magnitude=wrong.magnitude, message=wrong.message, bounds=wrong.bounds, sums=wrong.sums,
     )  # fmt: skip
 
 
