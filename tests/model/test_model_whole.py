@@ -102,6 +102,14 @@ def test_two_runtimes_part_at_the_first_node_with_equal_operands_and_another_res
     )
 
 
+def test_two_runtimes_are_compared_without_another_run_of_the_unmodified_model(tmp_path):
+    model = read_model(models.exported(tmp_path))
+    runners, ran = [reference(), flawed("node_dequantize_per_channel", "fused")], {}
+    check_whole(model, (), runners, drawn(model, 0), tmp_path, ran)
+    idle = [replace(runner, worker=None) for runner in runners]
+    assert [each.value for each in versus(model, (), idle, drawn(model, 0), tmp_path, ran)] == ["linear"]
+
+
 @pytest.mark.parametrize("block", [0, 4])
 def test_a_large_result_is_judged_in_pieces(monkeypatch, block):
     random = np.random.default_rng(0)

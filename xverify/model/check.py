@@ -320,9 +320,13 @@ def _decided(section: Mapping[str, Any], faults: set[str], report: Mapping[str, 
 
 
 def write_scripts(folder: Path, entries: Sequence[dict[str, Any]], differences: Sequence[Difference]) -> None:
-    """Write a script for each difference that has a part of the model, and note its path in the entry."""
+    """Write a script for each difference that has a part of the model, and note its path in the entry.
+
+    If there are too many, plain differences have none.
+    """
     written: dict[str, str] = {}
-    for entry, difference in zip(entries, differences, strict=True):
+    pairs = zip(entries, differences, strict=True)
+    for entry, difference in sorted(pairs, key=lambda pair: pair[1].kind == "differs" and not pair[1].bounds):
         if not difference.part:
             continue
         name = f"{entry['id']}.py"

@@ -399,10 +399,14 @@ def _reduced(
     by_name = {node.name: node for node in nodes}
     by_runner = {runner.name: runner for runner in runners}
     counts: Counter[tuple[str, str]] = Counter()
+    done: set[tuple[str, str]] = set()
     for difference in differences:
-        if difference.kind == "violation" or difference.bounds:
-            counts[difference.oracle, difference.kind] += 1
-            if counts[difference.oracle, difference.kind] <= MOST_REDUCED:
+        at_node, kind = (difference.node, difference.oracle), (difference.oracle, difference.kind)
+        # Only the script of the lowest level needs the part of sums.
+        if difference.kind == "violation" or (difference.bounds and at_node not in done):
+            counts[kind] += 1
+            if counts[kind] <= MOST_REDUCED:
+                done.add(at_node)
                 runner = replace(by_runner[difference.oracle], levels=(difference.level,))
                 yield _smaller(model, by_name[difference.node], difference, runner, seed, folder)
                 continue

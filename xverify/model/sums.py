@@ -1,11 +1,11 @@
 """Bounds of the results of operators that sum products, for every order of the sums.
 
-In arithmetic with the unit roundoff u, each order of summation of n products gives a value with
+In arithmetic with the unit roundoff u, each order of a sum of n products gives a value with
 
     |computed - exact| <= gamma(n) * sum |a_i| |b_i|,    gamma(n) = n u / (1 - n u),
 
-also if products are not rounded, as in a fused multiply-add. A result outside the bound is no sum in that arithmetic, whatever its
-order: sums in integers that overflow, sums of narrower numbers, or another algorithm. No text forbids these.
+with or without a rounding of each product. A result beyond this is no such sum: integers that overflowed, a sum of narrower
+numbers, or another algorithm. No text forbids these.
 
 Source: N. J. Higham, Accuracy and Stability of Numerical Algorithms, 2nd edition, SIAM 2002, sections 3.1 and 4.2
 """
@@ -26,7 +26,11 @@ from xverify.core.dtypes import MANTISSA_BITS, MIN_EXPONENT, values
 Numbers = NDArray[np.float64]
 
 FURTHER = 8
-"""Roundings beside those of the sum: factors and a bias. Combined scales of integers, such as fl(a scale) * fl(b scale), also need some."""
+"""Roundings beside those of the sum.
+
+A bias and `FACTORS` need some. So do kernels that sum integers and multiply by the product of two scales: their operands are not
+rounded as the results of DequantizeLinear are.
+"""
 
 LENGTHS: Mapping[str, Callable[[Mapping[str, Any], Sequence[tuple[int, ...]], tuple[int, ...]], int]] = {
     "MatMul": lambda attributes, shapes, result: shapes[0][-1],
@@ -40,9 +44,10 @@ LENGTHS: Mapping[str, Callable[[Mapping[str, Any], Sequence[tuple[int, ...]], tu
     "ReduceMean": lambda attributes, shapes, result: prod(shapes[0]) // max(1, prod(result)),
     "ReduceSum": lambda attributes, shapes, result: prod(shapes[0]) // max(1, prod(result)),
 }
-"""The largest number of products in a sum of an operator, from its attributes and the shapes of its operands and result.
+"""The largest number of terms in a sum, by operator: from its attributes and the shapes of its operands and result.
 
-Each operator is linear in each operand, and nothing but the signs of its operands and of `FACTORS` makes a term negative.
+Each operator is linear in each operand. Only the signs of operands and of `FACTORS` make a term negative. So the same operator gives
+the sum of |a| |b| if it gets magnitudes.
 """
 
 FACTORS = ("alpha", "beta")

@@ -22,7 +22,7 @@ MOST_FAULTS = 8
 MOST_IN_LOG = 40
 
 MOST_HARMLESS = 4
-"""Number of lines on each kind of what is no fault."""
+"""Number of entries on each kind of what is no fault."""
 
 MOST_NODES = 4
 """Number of nodes that a line names."""
@@ -49,9 +49,9 @@ def print_result(report: Json, console: Console, html: Path) -> None:
     for group in faults[:most]:
         _print_group(group, console, html.parent)
     beyond = [group for group in every if group.is_beyond]
-    for group in beyond[:most]:
+    for group in beyond[:MOST_HARMLESS]:
         _print_group(group, console, html.parent)
-    if (more := len(failing[most:]) + len(faults[most:]) + len(beyond[most:])) > 0:
+    if (more := len(failing[most:]) + len(faults[most:]) + len(beyond[MOST_HARMLESS:])) > 0:
         _line(console, Text(f"{more} more in {html.name}\n"))
     for sentence in _harmless(report, [group for group in every if group not in faults and group not in beyond]):
         _line(console, Text(f"  {decision.plain(sentence)}", style="dim"))

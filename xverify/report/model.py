@@ -115,7 +115,8 @@ class Group:
             return ""
         if self.is_beyond:
             ends = " to ".join(dict.fromkeys(f"{end:.9g}" for end in entry["bounds"]))
-            return f"{entry['value']}{entry['index']} is {in_bits(entry['got'])}; every order of {entry['sums']} sums gives {ends}"
+            words = f"every order of {entry['sums']} sums gives {ends}"
+            return f"{entry['value']}{entry['index']} is {in_bits(entry['got'])}; {words}"
         legal = " or ".join(map(in_bits, entry["legal"]))
         name = "legal" if entry["kind"] == "violation" else entry["against"]
         return f"{entry['value']}{entry['index']} is {in_bits(entry['got'])}; {name}: {legal}"
