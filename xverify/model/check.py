@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -322,11 +323,11 @@ def _decided(section: Mapping[str, Any], faults: set[str], report: Mapping[str, 
 def write_scripts(folder: Path, entries: Sequence[dict[str, Any]], differences: Sequence[Difference]) -> None:
     """Write a script for each difference that has a part of the model, and note its path in the entry.
 
-    If there are too many, plain differences have none.
+    If there are too many, faults come first, then results far beyond sums.
     """
     written: dict[str, str] = {}
     pairs = zip(entries, differences, strict=True)
-    for entry, difference in sorted(pairs, key=lambda pair: pair[1].kind == "differs" and not pair[1].bounds):
+    for entry, difference in sorted(pairs, key=lambda pair: _rank(pair[1])):
         if not difference.part:
             continue
         name = f"{entry['id']}.py"
@@ -335,3 +336,10 @@ def write_scripts(folder: Path, entries: Sequence[dict[str, Any]], differences: 
             (folder / name).write_text(script(difference), encoding="utf-8")
             written[entry["id"]] = f"scripts/{name}"
         entry["script"] = written.get(entry["id"], "")
+
+
+def _rank(difference: Difference) -> tuple[int, float]:
+    if difference.bounds is None:
+        return (2 if difference.kind == "differs" else 0), 0.0
+    largest = max(map(abs, difference.bounds))
+    return 1, -math.inf if difference.distance is None else -difference.distance / max(largest, 1e-300)

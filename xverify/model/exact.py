@@ -173,7 +173,7 @@ def _attributes(node: Any) -> dict[str, Any]:
 def _bounded(
     node: Any, opsets: Mapping[str, int], values: Mapping[str, Values], bounds: Mapping[str, Bounds]
 ) -> dict[str, Bounds]:
-    """The bounds of the results of a node that sums, or that maps an interval to an interval; empty for another node."""
+    """The bounds of the results of a node that sums, or that maps intervals to intervals."""
     named = [name for name in node.input if name]
     try:
         if node.op_type in LENGTHS and node.domain in ("", "ai.onnx"):

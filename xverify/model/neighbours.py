@@ -75,7 +75,10 @@ class _Trial:
 
     @property
     def bounded(self) -> list[str]:
-        """The outputs that follow from y and have bounds, if x is known bit for bit. Otherwise x itself may be beyond its own."""
+        """The outputs that follow from y and have bounds.
+
+        If x is not known bit for bit, there are none, since x itself may be beyond its bounds.
+        """
         legal = self.legal[0]
         return [v for v in self._following if v in legal.bounds] if self.part.operands["x"] in legal.values else []
 

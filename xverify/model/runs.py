@@ -110,7 +110,10 @@ def started(
 
 
 def _without_missing(runner: Runner, folder: Path) -> Runner:
-    """The runner without the levels at which it runs not even the smallest model, if it runs that at another level."""
+    """The runner without the levels at which it does not run the smallest model.
+
+    If it runs that at no level, all of them stay, so that the reason is reported.
+    """
     from onnx import TensorProto, helper
 
     declared = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in ("x", "y")]

@@ -46,8 +46,8 @@ LENGTHS: Mapping[str, Callable[[Mapping[str, Any], Sequence[tuple[int, ...]], tu
 }
 """The largest number of terms in a sum, by operator: from its attributes and the shapes of its operands and result.
 
-Each operator is linear in each operand. Only the signs of operands and of `FACTORS` make a term negative. So the same operator gives
-the sum of |a| |b| if it gets magnitudes.
+Each operator is linear in each operand. Only the signs of operands and of `FACTORS` make a term negative. So the operator itself
+gives the sum of |a| |b| if its operands are magnitudes.
 """
 
 FACTORS = ("alpha", "beta")
@@ -65,7 +65,7 @@ class Bounds:
     """The dtype of the sums; "" if there was none."""
 
     def beyond(self, got: Tensor) -> Numbers:
-        """The distance of each element from its bounds: 0 within them, infinity for NaN. Elements without bounds are within."""
+        """The distance of each element from its bounds: 0 within or without bounds, infinity for NaN."""
         numbers = values(got.dtype, got.codes)
         with np.errstate(invalid="ignore"):
             distance = np.maximum(0.0, np.maximum(self.least - numbers, numbers - self.most))
@@ -102,7 +102,10 @@ def summed(node: Any, opset: int, operands: Sequence[Bounds | None]) -> Bounds |
 
 
 def _parts(operand: Bounds | None, dtype: str) -> tuple[NDArray[Any] | None, ...]:
-    """The centers of an operand, their magnitudes, and the largest magnitudes; thrice the same for an operand that controls."""
+    """The centers of an operand, their magnitudes, and the largest magnitudes.
+
+    They are equal for an operand that controls the sum, such as axes.
+    """
     if operand is None:
         return None, None, None
     if operand.dtype != dtype:

@@ -53,7 +53,10 @@ def print_result(report: Json, console: Console, html: Path) -> None:
         _print_group(group, console, html.parent)
     if (more := len(failing[most:]) + len(faults[most:]) + len(beyond[MOST_HARMLESS:])) > 0:
         _line(console, Text(f"{more} more in {html.name}\n"))
-    for sentence in _harmless(report, [group for group in every if group not in faults and group not in beyond]):
+    # A result beyond sums differs from those of other runs, too.
+    shown = {(group.first["oracle"], node) for group in beyond for node in (group.first["node"], *group.others)}
+    rest = [g for g in every if not g.first["is_fault"] and (g.first["oracle"], g.first["node"]) not in shown]
+    for sentence in _harmless(report, rest):
         _line(console, Text(f"  {decision.plain(sentence)}", style="dim"))
     _line(console, Text(f"report: {html}"))
     word = of_model.word(report)

@@ -56,9 +56,11 @@ class Group:
 
     @property
     def worst(self) -> Json:
-        """The difference with the most wrong elements; the first one if its bounds are shown."""
+        """The difference with the most wrong elements, or the largest difference from another run."""
         if self.is_beyond:
             return self.first
+        if self.first["kind"] == "differs":
+            return max(self.entries, key=_size)
         return max(self.entries, key=lambda entry: int(entry["wrong"]))
 
     @property
@@ -104,7 +106,8 @@ class Group:
             return f"{of} {verb} beyond any order of {entry['sums']} sums{_excess(entry)}"
         word = f"{'is' if single else 'are'} illegal"
         if entry["kind"] != "violation":
-            word = f"{'differs' if single else 'differ'} from {entry['against']}"
+            later = f" at the level {entry['level']!r}" if entry["level"] != self.first["level"] else ""
+            word = f"{'differs' if single else 'differ'} from {entry['against']}{later}"
         return f"{grouped(entry['wrong'])} of {plural(entry['elements'], 'value')} {word}{_distance(entry)}"
 
     @property
@@ -198,10 +201,8 @@ def _merged(listed: Sequence[Group]) -> list[Group]:
     for group in listed:
         own = group.first["id"] if not group.is_beyond else ""
         by_sum.setdefault((own, group.first["is_fault"], group.first["oracle"], group.first["value"]), []).append(group)
-    return [
-        replace(same[0], others=tuple(group.first["node"] for group in same[1:])) if len(same) > 1 else same[0]
-        for same in by_sum.values()
-    ]
+    ordered = [sorted(same, key=lambda group: -_size(group.first)) for same in by_sum.values()]
+    return [replace(same[0], others=tuple(group.first["node"] for group in same[1:])) for same in ordered]
 
 
 def _size(entry: Json) -> float:

@@ -226,7 +226,7 @@ def _answer_batch(
 
 
 def _exit_as(error: SystemExit) -> None:
-    """End the process with the status of a ``sys.exit`` of the kernel, and a line in the log that names it."""
+    """End the process with the status of a kernel's ``sys.exit``, and name that in the log."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     words = "the kernel called sys.exit(%s)" % ("" if error.code is None else repr(error.code)[:200])
     os.write(2, ("%s in %s:%s\n" % (words, os.path.basename(frame.filename), frame.lineno)).encode())
