@@ -335,7 +335,7 @@ def _at(
     """
     for fed, result in zip(trial.sets, each, strict=True):
         if not result.ran:
-            broken = result.died or (result.kind == "rejected" and any(name == at[0] for name, _ in ran))
+            broken = result.died or (result.refused and any(name == at[0] for name, _ in ran))
             shown = [replace(ended("", "neighbours", at, result), inputs=fed)] if broken else []
             words = f"its part did not run: {result.message or result.kind}"
             return shown, "difference" if shown else "not checked", "" if shown else words

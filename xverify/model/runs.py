@@ -73,6 +73,11 @@ class Result:
         return self.kind == "outputs"
 
     @property
+    def refused(self) -> bool:
+        """True if the implementation did not take the model, or a node of it."""
+        return self.kind in ("rejected", "unsupported")
+
+    @property
     def died(self) -> bool:
         """True if the process died or gave no answer in time, apart from a lack of memory."""
         return self.kind == "hang" or (self.kind == "crash" and not self.message.startswith(NO_MEMORY))

@@ -115,7 +115,7 @@ def _outputs(results: Mapping[At, Result]) -> tuple[list[Difference], dict[At, s
             ran.append(at)
             continue
         refused[at] = f"the model did not run: {result.message or result.kind}"
-        if result.died or (result.kind == "rejected" and any(name == at[0] for name, _ in ran)):
+        if result.died or (result.refused and any(name == at[0] for name, _ in ran)):
             differences.append(ended("", "whole", at, result))
     return differences, refused
 
@@ -138,7 +138,8 @@ def unlike(node: str, check: Check, at: At, result: Result, earlier: Mapping[At,
 
 def ended(node: str, check: Check, at: At, result: Result) -> Difference:
     """The difference of a run that crashed, hung or was refused."""
-    return Difference(node, check, result.kind, *at, message=result.message)  # type: ignore[arg-type]
+    kind = result.kind if result.died else "rejected"
+    return Difference(node, check, kind, *at, message=result.message)  # type: ignore[arg-type]
 
 
 def differing(node: str, check: Check, at: At, result: Result, against: At, other: Result) -> list[Difference]:

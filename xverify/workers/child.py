@@ -53,6 +53,9 @@ The thread that does this needs no interpreter lock.
 OUT_OF_MEMORY = 71
 """Exit status of a worker whose oracle ran out of memory."""
 
+CALLED_EXIT = "the kernel called sys.exit"
+"""The beginning of the line in the log."""
+
 _OF_PIPES = (None, errno.EPIPE, errno.EBADF, errno.ECONNRESET)
 """Error numbers of a lost connection to the parent. Others are of the worker's files, for example on a full disk."""
 
@@ -228,8 +231,9 @@ def _answer_batch(
 def _exit_as(error: SystemExit) -> None:
     """End the process with the status of a kernel's ``sys.exit``, and name that in the log."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
-    words = "the kernel called sys.exit(%s)" % ("" if error.code is None else repr(error.code)[:200])
-    os.write(2, ("%s in %s:%s\n" % (words, os.path.basename(frame.filename), frame.lineno)).encode())
+    code = "" if error.code is None else repr(error.code)[:200]
+    place = "%s:%s" % (os.path.basename(frame.filename), frame.lineno)
+    os.write(2, ("%s(%s) in %s\n" % (CALLED_EXIT, code, place)).encode())
     status = error.code & 0xFF if isinstance(error.code, int) else int(error.code is not None)
     os._exit(1 if status in (LOST, OUT_OF_MEMORY) else status)
 
