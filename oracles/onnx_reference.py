@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from dataclasses import replace
-from typing import Any, Dict
+from typing import Any, Dict, Iterator
 
 import numpy as np
 
@@ -52,9 +52,7 @@ ORACLES = (
 
 def read_external(onnx: Any, model: Any, folder: str) -> None:
     """Read the external data of a model. onnx itself refuses files that have several hard links."""
-    from onnx.external_data_helper import _get_all_tensors
-
-    for tensor in _get_all_tensors(model):
+    for tensor in _tensors(model, onnx.TensorProto):
         if tensor.data_location != onnx.TensorProto.EXTERNAL:
             continue
         where = {entry.key: entry.value for entry in tensor.external_data}
@@ -63,6 +61,16 @@ def read_external(onnx: Any, model: Any, folder: str) -> None:
             tensor.raw_data = data.read(int(where["length"]) if "length" in where else -1)
         tensor.data_location = onnx.TensorProto.DEFAULT
         del tensor.external_data[:]
+
+
+def _tensors(message: Any, kind: Any) -> Iterator[Any]:
+    """The tensors anywhere in a message, also in subgraphs and functions."""
+    for _, value in message.ListFields():
+        for item in value if hasattr(value, "extend") else [value]:
+            if isinstance(item, kind):
+                yield item
+            elif hasattr(item, "ListFields"):
+                yield from _tensors(item, kind)
 
 
 class _Structure:

@@ -13,6 +13,7 @@ import models
 import pytest
 import wrong_alone
 import wrong_models
+from rich.console import Console
 
 from xverify.model import inputs
 from xverify.model.check import ModelOptions, check_model
@@ -20,6 +21,7 @@ from xverify.model.cut import neighbours
 from xverify.model.read import read_model
 from xverify.model.result import Difference
 from xverify.model.script import script
+from xverify.model.terminal import print_result
 from xverify.oracles import onnx_reference
 from xverify.oracles.protocol import Oracle
 from xverify.report import model as of_model
@@ -109,6 +111,31 @@ def test_a_fault_alone_names_its_nodes(qdq, tmp_path):
     assert WEIGHT not in shown, "its zero points are zero"
 
 
+def test_a_result_beyond_sums_is_no_fault_and_stands_out(qdq, tmp_path, capsys):
+    options = options_of(qdq, tmp_path, (wrong_models.oracle(WEIGHT, "fused"), REFERENCE), checks=("neighbours",))
+    nodes = tuple(node for node in options.nodes if node.name in (WEIGHT, "relu_DequantizeLinear"))
+    report = checked(replace(options, nodes=nodes))
+    assert report["model"]["outcome"] == "pass"
+    assert of_model.sentence(report).endswith("1 sum of fake is beyond any order of float32 sums")
+    group = of_model.groups(report)[0]
+    assert (group.node, group.is_beyond) == (f"node {WEIGHT}", True)
+    assert group.levels == "from the level 'graph on' on"
+    print_result(report, Console(), tmp_path / "report.html")
+    printed = capsys.readouterr().out
+    assert f"beyond float32 sums  {group.first['id']}" in printed
+    assert "values are beyond any order of float32 sums, by up to" in printed
+    assert "every order of float32 sums gives" in printed
+    markdown = render(report, "markdown")
+    assert "- **beyond float32 sums**" in markdown
+    assert "every order of float32 sums gives" in render(report, "html")
+
+
+def test_a_level_that_a_release_lacks_is_left_out(qdq, tmp_path):
+    report = checked(options_of(qdq, tmp_path, (wrong_models.oracle("", "lack"),), checks=("whole",)))
+    assert report["run"]["left_out"] == ["fake has no level graph on"]
+    assert {check["level"] for node in report["model"]["nodes"] for check in node["checks"]} == {"graph off"}
+
+
 def test_names_of_a_model_are_escaped(qdq, tmp_path):
     options = options_of(qdq, tmp_path, (wrong_models.oracle(WEIGHT),), checks=("whole",))
     name = "<script>alert(1)</script>\"&'\n"
@@ -138,6 +165,22 @@ def test_a_script_shows_wrong_and_legal_bits_without_xverify(qdq, tmp_path):
     path.write_text(script(replace(difference, legal=(bits,))))
     again = subprocess.run([sys.executable, path], capture_output=True, text=True, cwd=tmp_path)
     assert again.returncode == 0, again.stdout + again.stderr
+
+
+@pytest.mark.parametrize(("bounds", "status"), [((1e9, 2e9), 1), ((-1e9, 1e9), 0)])
+def test_a_script_compares_with_the_bounds_of_sums(qdq, tmp_path, bounds, status):
+    model = read_model(qdq)
+    part = neighbours(model, next(node for node in model.nodes if node.name == WEIGHT), 0, 0)
+    assert part is not None
+    difference = Difference(
+        WEIGHT, "neighbours", "differs", "onnx-reference", "graph", value=part.operands["y"], part=part.content,
+        index=(0, 0), dtype="float32", got="0x00000001", bounds=bounds, sums="float32",
+    )  # fmt: skip
+    path = tmp_path / "script.py"
+    path.write_text(script(difference))
+    ran = subprocess.run([sys.executable, path], capture_output=True, text=True, cwd=tmp_path)
+    assert ran.returncode == status, ran.stdout + ran.stderr
+    assert f"every order of float32 sums gives {bounds[0]:.9g} to {bounds[1]:.9g}" in ran.stdout
 
 
 def test_only_the_implementation_that_dies_is_blamed(qdq, tmp_path):

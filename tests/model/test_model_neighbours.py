@@ -87,11 +87,19 @@ def test_equal_parts_are_run_once(tmp_path):
     assert Counting.runs < 12
 
 
-def test_a_node_before_a_matmul_is_not_judged_but_compared(tmp_path):
-    _, result = checked(models.long_network(tmp_path, 4), [reference(), flawed("layer0/w", "fused")], tmp_path)
+def test_a_wrong_fusion_with_a_matmul_is_beyond_every_order_of_its_sums(tmp_path):
+    _, result = checked(models.long_network(tmp_path, 4), [flawed("layer0/w", "fused"), reference()], tmp_path)
     assert {each.reason for each in result.states} == {"the output of its part has no legal set: MatMul rounds it"}
-    assert {each.kind for each in result.differences} <= {"differs"}
-    assert {each.node for each in result.differences} >= {"layer0/w"}
+    assert {(each.kind, each.oracle, each.level) for each in result.differences} == {("differs", "fake", "graph on")}
+    beyond = {each.node: each for each in result.differences if each.bounds}
+    assert set(beyond) == {"layer0/x", "layer0/w"}, "both go into the sum"
+    shown = beyond["layer0/w"]
+    assert shown.operators == ("DequantizeLinear", "DequantizeLinear", "MatMul", "QuantizeLinear")
+    least, most = shown.bounds
+    assert (shown.dtype, shown.sums) == ("uint8", "float32")
+    assert shown.distance == max(least - int(shown.got, 16), int(shown.got, 16) - most) > 10
+    plain = [each for each in result.differences if each.node == "layer0/w" and not each.bounds]
+    assert [each.against for each in plain] == ["onnx-reference graph"], "the reference evaluator comes first"
 
 
 def test_onnxruntime_keeps_to_the_edition_between_quantized_neighbours(tmp_path):

@@ -136,6 +136,22 @@ def test_two_runtimes_part_at_the_first_node_with_equal_operands_and_another_res
     )
 
 
+def test_two_runtimes_are_compared_without_another_run_of_the_unmodified_model(tmp_path):
+    model = read_model(models.exported(tmp_path))
+    runners, ran = [reference(), flawed("node_dequantize_per_channel", "fused")], {}
+    check_whole(model, (), runners, drawn(model, 0), tmp_path, ran)
+    idle = [replace(runner, worker=None) for runner in runners]
+    assert [each.value for each in versus(model, (), idle, drawn(model, 0), tmp_path, ran)] == ["linear"]
+
+
+def test_a_runtime_that_does_not_implement_the_model_refuses_it(tmp_path):
+    model = read_model(models.exported(tmp_path))
+    (shown,) = versus(model, model.nodes, [reference(), flawed("", "lack")], drawn(model, 0), tmp_path)
+    assert (shown.kind, shown.oracle, shown.message) == (
+        "rejected", "fake", "NotImplementedError: this release has no such level",
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize("block", [0, 4])
 def test_a_large_result_is_judged_in_pieces(monkeypatch, block):
     random = np.random.default_rng(0)

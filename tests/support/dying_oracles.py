@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import os
 import stat
+import sys
 import time
 from collections.abc import Callable
 
@@ -57,6 +58,7 @@ DEATHS: dict[str, Callable[[], object]] = {
     "leak": _leak,
     "hang": lambda: time.sleep(1000),
     "exit": lambda: os._exit(0),
+    "leave": lambda: sys.exit(3),
     "garble": _garble,
 }
 

@@ -37,6 +37,7 @@ WORDS = {
     "leak": "out of memory",
     "hang": "no answer within",
     "exit": "status 0",
+    "leave": "status 3: the kernel called sys.exit(3) in dying_oracles.py:",
     "garble": "closed or garbled",
 }
 """Words that the report must have for each death."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -21,7 +22,7 @@ from xverify.model.neighbours import check_neighbours
 from xverify.model.nodes import Node, Operand
 from xverify.model.read import Model
 from xverify.model.result import Check, Checked, Difference, State
-from xverify.model.runs import started
+from xverify.model.runs import At, Result, started
 from xverify.model.script import script
 from xverify.model.whole import check_whole
 from xverify.model.whole import versus as compare_two
@@ -89,29 +90,36 @@ def check_model(options: ModelOptions, emit: Consumer) -> dict[str, Any]:
     checked: list[Checked] = []
     between = list(alone.differences)
     report = alone.report
+    levels = {oracle.name: _levels(oracle, options.levels) for oracle in options.oracles}
     if report["run"]["complete"]:
         try:
-            _within(options, checked, between)
+            _within(options, checked, between, levels)
         except KeyboardInterrupt:
             report["run"]["complete"] = False
     results = alone.nodes or tuple(NodeResult(node) for node in options.nodes)
     report["run"]["seconds"] = round(time.monotonic() - began, 1)
     report["run"]["budget"] = None
+    for oracle in options.oracles:
+        if missing := [level for level in _levels(oracle, options.levels) if level not in levels[oracle.name]]:
+            report["run"]["left_out"].append(f"{oracle.name} has no level {' and '.join(missing)}")
     differences = _listed(checked, between)
-    report["model"] = _section(options, results, checked, differences, {id(d) for d in between}, report)
+    report["model"] = _section(options, results, checked, differences, {id(d) for d in between}, levels, report)
     write_scripts(directory / "scripts", report["model"]["differences"], differences)
     write_json(directory / "report.json", report)
     emit(SweepFinished(directory / "report.json"))
     return report
 
 
-def _within(options: ModelOptions, checked: list[Checked], between: list[Difference]) -> None:
+def _within(
+    options: ModelOptions, checked: list[Checked], between: list[Difference], levels: dict[str, list[str]]
+) -> None:
     """Do the checks with neighbours and within the whole model.
 
     Args:
         options: The options.
         checked: Gets the result of each check that ends, so that an interruption leaves them.
         between: Gets the differences between the two implementations to compare, if there are two.
+        levels: The levels of each implementation. Those that it does not have are removed.
     """
     wanted = [name for name in options.checks if name != "alone"]
     if not wanted:
@@ -122,14 +130,16 @@ def _within(options: ModelOptions, checked: list[Checked], between: list[Differe
             folder.mkdir()
         workers, neighbours, whole, versus = folders
         with started(options.oracles, workers, options.levels, options.seconds) as runners:
+            levels.update({runner.name: list(runner.levels) for runner in runners})
+            unmodified: dict[At, Result] = {}
             if runners and "neighbours" in wanted:
                 checked.append(
                     check_neighbours(options.model, options.nodes, runners, folder=neighbours, seed=options.seed)
                 )
             if runners and "whole" in wanted:
-                checked.append(check_whole(options.model, options.nodes, runners, options.inputs, whole))
+                checked.append(check_whole(options.model, options.nodes, runners, options.inputs, whole, unmodified))
             if len(runners) == len(options.versus) == 2 and "whole" in wanted:
-                between += compare_two(options.model, options.nodes, runners, options.inputs, versus)
+                between += compare_two(options.model, options.nodes, runners, options.inputs, versus, unmodified)
 
 
 def _listed(checked: Sequence[Checked], between: Sequence[Difference]) -> list[Difference]:
@@ -151,6 +161,7 @@ def _section(
     checked: Sequence[Checked],
     differences: Sequence[Difference],
     between: set[int],
+    levels: Mapping[str, Sequence[str]],
     report: Mapping[str, Any],
 ) -> dict[str, Any]:
     """The section "model" of the report.
@@ -161,6 +172,7 @@ def _section(
         checked: The results of the other checks.
         differences: All differences.
         between: The identities of those between two implementations to compare.
+        levels: The levels of each implementation.
         report: The rest of the report.
     """
     model = options.model
@@ -179,7 +191,7 @@ def _section(
         "checks": list(options.checks),
         "versus": list(options.versus),
         "implementations": [
-            {"name": o.name, "version": versions.get(o.name, ""), "levels": _levels(o, options.levels)}
+            {"name": o.name, "version": versions.get(o.name, ""), "levels": list(levels[o.name])}
             for o in options.oracles
         ],
         "nodes": [
@@ -250,7 +262,8 @@ def _operand(role: str, operand: Operand) -> dict[str, Any]:
 
 def identity(difference: Difference) -> str:
     """The id of a difference: the same for all levels of an implementation."""
-    text = "\n".join((difference.node, difference.check, difference.kind, difference.oracle, difference.against))
+    kind = "beyond" if difference.bounds else difference.kind
+    text = "\n".join((difference.node, difference.check, kind, difference.oracle, difference.against))
     return f"difference-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
 
 
@@ -274,6 +287,8 @@ def _difference(difference: Difference, is_between: bool) -> dict[str, Any]:
         "ulp": difference.ulp,
         "distance": difference.distance,
         "magnitude": difference.magnitude,
+        "bounds": None if difference.bounds is None else [*difference.bounds],
+        "sums": difference.sums,
         "message": difference.message[:2000],
         "operators": list(difference.operators),
         "script": "",
@@ -306,9 +321,13 @@ def _decided(section: Mapping[str, Any], faults: set[str], report: Mapping[str, 
 
 
 def write_scripts(folder: Path, entries: Sequence[dict[str, Any]], differences: Sequence[Difference]) -> None:
-    """Write a script for each difference that has a part of the model, and note its path in the entry."""
+    """Write a script for each difference that has a part of the model, and note its path in the entry.
+
+    If there are too many, faults come first, then results far beyond sums.
+    """
     written: dict[str, str] = {}
-    for entry, difference in zip(entries, differences, strict=True):
+    pairs = zip(entries, differences, strict=True)
+    for entry, difference in sorted(pairs, key=lambda pair: _rank(pair[1])):
         if not difference.part:
             continue
         name = f"{entry['id']}.py"
@@ -317,3 +336,10 @@ def write_scripts(folder: Path, entries: Sequence[dict[str, Any]], differences: 
             (folder / name).write_text(script(difference.reduced or difference), encoding="utf-8")
             written[entry["id"]] = f"scripts/{name}"
         entry["script"] = written.get(entry["id"], "")
+
+
+def _rank(difference: Difference) -> tuple[int, float]:
+    if difference.bounds is None:
+        return (2 if difference.kind == "differs" else 0), 0.0
+    largest = max(map(abs, difference.bounds))
+    return 1, -math.inf if difference.distance is None else -difference.distance / max(largest, 1e-300)

@@ -1,13 +1,14 @@
 """The legal values of a part of a model, as far as its operators compute exactly.
 
 Each element has a set of legal codes, see `xverify.verify.graph_values`. A value is *rounded* if an operator made it whose result
-no text fixes bit for bit, such as the sum of a MatMul. Everything that follows from a rounded value is rounded too.
+no text fixes bit for bit, such as the sum of a MatMul. Everything that follows from a rounded value is rounded too. It may have
+bounds, see `xverify.model.sums`: operators that compute exactly take the ends of an interval to the ends of another.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,10 @@ from numpy.typing import NDArray
 from xverify import contracts
 from xverify.contracts.quantize import judge, quantize, quantized_dtype
 from xverify.core.call import Call, Tensor
-from xverify.core.dtypes import FLOATS, integers
+from xverify.core.dtypes import FLOATS, MANTISSA_BITS, MIN_EXPONENT, encode, integers
 from xverify.core.moves import Node
 from xverify.model.read import constant_of, dtype_of, edition
+from xverify.model.sums import LENGTHS, Bounds, summed
 from xverify.verify.graph_values import Values, compacted, fixed, from_legal, operated, united
 from xverify.verify.legal import legal_set
 
@@ -55,6 +57,12 @@ class Evaluated:
     """The reason why another value has none, as a clause such as "MatMul rounds it"."""
     after: Mapping[str, frozenset[str]]
     """The values from which a value follows."""
+    bounds: Mapping[str, Bounds]
+    """The bounds of those rounded values that have them."""
+
+
+_MISFITS = (ArithmeticError, IndexError, KeyError, TypeError, ValueError, RuntimeError)
+"""The errors of operands that do not fit an operator."""
 
 
 class _InexactError(Exception):
@@ -92,6 +100,7 @@ def evaluate(content: bytes, inputs: Mapping[str, Tensor]) -> Evaluated:
     values = {name: fixed(tensor) for name, tensor in (*constants_of(content).items(), *inputs.items())}
     rounded: dict[str, str] = {}
     after: dict[str, frozenset[str]] = {}
+    bounds: dict[str, Bounds] = {}
     for node in proto.graph.node:
         named = [name for name in node.input if name]
         sources = frozenset(named).union(*(after.get(name, frozenset()) for name in named))
@@ -104,16 +113,29 @@ def evaluate(content: bytes, inputs: Mapping[str, Tensor]) -> Evaluated:
             made = _made(node, opsets, values)
         except _InexactError as error:
             rounded.update(dict.fromkeys(node.output, str(error)))
-        except (ArithmeticError, IndexError, KeyError, TypeError, ValueError, RuntimeError):
+            bounds.update(_bounded(node, opsets, values, bounds))
+        except _MISFITS:
             # The shapes or attributes do not fit: then implementations refuse the part, which a run shows.
             rounded.update(dict.fromkeys(node.output, f"{node.op_type} has operands of a wrong shape or type"))
         else:
             values.update(zip(node.output, made, strict=False))
-    return Evaluated(values, rounded, after)
+    return Evaluated(values, rounded, after, bounds)
 
 
 def _made(node: Any, opsets: Mapping[str, int], values: Mapping[str, Values]) -> list[Values]:
     """The results of a node.
+
+    Raises:
+        _InexactError: They are not known bit for bit, or have many alternatives.
+    """
+    made = _computed(node, opsets, values)
+    if any(len(each.codes) > MOST_ALTERNATIVES for each in made):
+        raise _InexactError(f"{node.op_type} has many legal results")
+    return made
+
+
+def _computed(node: Any, opsets: Mapping[str, int], values: Mapping[str, Values]) -> list[Values]:
+    """The results of a node, with any number of alternatives.
 
     Raises:
         _InexactError: They are not known bit for bit.
@@ -123,18 +145,14 @@ def _made(node: Any, opsets: Mapping[str, int], values: Mapping[str, Values]) ->
     inputs = [values[name] if name else None for name in node.input]
     if node.op_type in ("DequantizeLinear", "QuantizeLinear") and domain in ("", "com.microsoft"):
         quantizing = _dequantized if node.op_type == "DequantizeLinear" else _quantized
-        made = [quantizing(domain, opsets.get(domain, 1), attributes, inputs)]
-    elif domain or node.op_type not in REASONS:
+        return [quantizing(domain, opsets.get(domain, 1), attributes, inputs)]
+    if domain or node.op_type not in REASONS:
         raise _InexactError(f"{node.op_type} rounds it")
-    elif node.op_type in MOVES:
-        made = _moved(node, inputs, opsets[""])
-    elif node.op_type == "Cast":
-        made = [_cast(inputs[0], str(attributes["to"]))]
-    else:
-        made = [_selected(node, attributes, inputs)]
-    if any(len(each.codes) > MOST_ALTERNATIVES for each in made):
-        raise _InexactError(f"{node.op_type} has many legal results")
-    return made
+    if node.op_type in MOVES:
+        return _moved(node, inputs, opsets[""])
+    if node.op_type == "Cast":
+        return [_cast(inputs[0], str(attributes["to"]))]
+    return [_selected(node, attributes, inputs)]
 
 
 def _attributes(node: Any) -> dict[str, Any]:
@@ -147,6 +165,46 @@ def _attributes(node: Any) -> dict[str, Any]:
         else:
             attributes.pop(name, None)
     return {name: value.decode() if isinstance(value, bytes) else value for name, value in attributes.items()}
+
+
+# --- bounds -------------------------------------------------------------------------------------
+
+
+def _bounded(
+    node: Any, opsets: Mapping[str, int], values: Mapping[str, Values], bounds: Mapping[str, Bounds]
+) -> dict[str, Bounds]:
+    """The bounds of the results of a node that sums, or that maps intervals to intervals."""
+    named = [name for name in node.input if name]
+    try:
+        if node.op_type in LENGTHS and node.domain in ("", "ai.onnx"):
+            operands = [bounds[n] if n in bounds else _ends(values[n]) if n else None for n in node.input]
+            made = [summed(node, opsets.get("", opsets.get("ai.onnx", 1)), operands)]
+        elif node.op_type == "Abs":  # the only one that is not monotone
+            return {}
+        else:
+            ends = {name: values[name] if name in values else _alternatives(bounds[name]) for name in named}
+            sums = next((bounds[name].sums for name in named if name in bounds), "")
+            made = [replace(_ends(each), sums=sums) for each in _computed(node, opsets, ends)]
+    except (_InexactError, *_MISFITS):
+        return {}
+    return {name: each for name, each in zip(node.output, made, strict=False) if each is not None}
+
+
+def _ends(values: Values) -> Bounds:
+    """The least and the largest of the alternatives."""
+    numbers = values.numbers
+    least, most = numbers.min(0), numbers.max(0)
+    return Bounds(values.dtype, np.where(values.open, -np.inf, least), np.where(values.open, np.inf, most))
+
+
+def _alternatives(bounds: Bounds) -> Values:
+    """The ends of the bounds as two alternatives, rounded outwards."""
+    is_open = ~(np.isfinite(bounds.least) & np.isfinite(bounds.most))
+    ends = np.where(is_open, 0.0, np.stack([bounds.least, bounds.most]))
+    if bounds.dtype in FLOATS:
+        further = np.abs(ends) * 2.0 ** -MANTISSA_BITS[bounds.dtype] + 2.0 ** MIN_EXPONENT[bounds.dtype]
+        ends += np.where(is_open, 0.0, further * np.array([-1.0, 1.0]).reshape(2, *[1] * is_open.ndim))
+    return Values(bounds.dtype, encode(bounds.dtype, ends), is_open)
 
 
 # --- quantization -------------------------------------------------------------------------------

@@ -2,13 +2,16 @@
 
 A few nodes around it are a model of their own, without the node's result as an output. So an optimiser may fuse the node with
 its neighbours. The inputs are chosen so that x meets every code. If all operators between the inputs and an output compute
-exactly (`xverify.model.exact`), the output has a legal set.
+exactly (`xverify.model.exact`), the output has a legal set. If they sum products, the output may have bounds that hold for every
+order of the sums (`xverify.model.sums`).
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 import shutil
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -29,7 +32,7 @@ from xverify.model.read import Model
 from xverify.model.result import Checked, Difference, State
 from xverify.model.runs import At, Result, Runner, run_each
 from xverify.model.shrink import shrunk
-from xverify.model.values import Wrong, outside
+from xverify.model.values import Wrong, beyond, outside
 from xverify.model.whole import difference_of, ended, unlike
 from xverify.oracles.model_run import ModelRun
 
@@ -43,7 +46,7 @@ AT_ONCE = 50
 """The number of parts that are made, run and compared together."""
 
 MOST_REDUCED = 32
-"""The number of violations for which a smaller part is looked for."""
+"""The number of violations, and of results beyond bounds, for which a smaller part is looked for."""
 
 SIZES = ((2, 2), (0, 2))
 """The numbers of nodes before and after the node. The second is tried if the first makes x by an operator that rounds."""
@@ -71,12 +74,21 @@ class _Trial:
     @property
     def judged(self) -> list[str]:
         """The outputs that follow from y and have a legal set."""
+        return [value for value in self._following if value in self.legal[0].values]
+
+    @property
+    def bounded(self) -> list[str]:
+        """The outputs that follow from y and have bounds.
+
+        If x is not known bit for bit, there are none, since x itself may be beyond its bounds.
+        """
         legal = self.legal[0]
-        return [
-            output.value
-            for output in self.part.outputs
-            if output.value in legal.values and (output.value == self.y or self.y in legal.after.get(output.value, ()))
-        ]
+        return [v for v in self._following if v in legal.bounds] if self.part.operands["x"] in legal.values else []
+
+    @property
+    def _following(self) -> list[str]:
+        after = self.legal[0].after
+        return [o.value for o in self.part.outputs if o.value == self.y or self.y in after.get(o.value, ())]
 
     def unjudged(self) -> str:
         """The reason why no output is judged, as a clause."""
@@ -143,10 +155,8 @@ def _trial(model: Model, node: Node, seed: int, trials: dict[bytes, _Trial]) -> 
             reason = str(error)
             continue
         made = made or trial
-        if trial.judged:
+        if trial.judged or part.operands["x"] not in trial.legal[0].rounded:
             made = trial
-            break
-        if part.operands["x"] not in trial.legal[0].rounded:
             break
     if made is not None:
         made.nodes.append(node)
@@ -264,8 +274,8 @@ def _chosen(name: str, tensor: Tensor, sources: _Sources, number: int, random: n
         numbers = np.take(sources.numbers, np.arange(size) + number * size, mode="wrap")
         made = encode(dtype, numbers.reshape(tensor.shape))
     elif name in sources.codes and BITS[dtype] <= 16:
-        first = number * size
-        made = ((np.arange(size) + first) % (1 << BITS[dtype])).astype(code_dtype(dtype)).reshape(tensor.shape)
+        every = np.random.default_rng(BITS[dtype]).permutation(1 << BITS[dtype])  # the same for each set
+        made = np.take(every, np.arange(size) + number * size, mode="wrap").reshape(tensor.shape)
     else:
         return tensor
     return Tensor(dtype, np.asarray(made).astype(code_dtype(dtype)))
@@ -328,7 +338,7 @@ def _at(
     """
     for fed, result in zip(trial.sets, each, strict=True):
         if not result.ran:
-            broken = result.died or (result.kind == "rejected" and any(name == at[0] for name, _ in ran))
+            broken = result.died or (result.refused and any(name == at[0] for name, _ in ran))
             shown = [replace(ended("", "neighbours", at, result), inputs=fed)] if broken else []
             words = f"its part did not run: {result.message or result.kind}"
             return shown, "difference" if shown else "not checked", "" if shown else words
@@ -341,11 +351,24 @@ def _at(
             checked += wrong.elements
             if wrong.wrong:
                 return [replace(difference_of("", "neighbours", at, name, wrong), inputs=fed)], "difference", ""
-    differs = _unlike(trial, at, each, ran, results)
+    differs = [*_beyond(trial, at, each), *_unlike(trial, at, each, ran, results)]
     if checked:
         return differs, "ok", ""
     reason = "no text states the values of its part" if trial.judged else trial.unjudged()
     return differs, "compared", reason
+
+
+def _beyond(trial: _Trial, at: At, each: Sequence[Result]) -> list[Difference]:
+    """The difference of the element that is farthest beyond its bounds, if there is one."""
+    farthest: list[Difference] = []
+    for fed, result, legal in zip(trial.sets, each, trial.legal, strict=True):
+        for name in trial.bounded:
+            if name in legal.bounds and name in result.outputs:
+                wrong = beyond(legal.bounds[name], result.outputs[name])
+                if wrong.wrong:
+                    shown = difference_of("", "neighbours", at, name, wrong)
+                    farthest.append(replace(shown, kind="differs", inputs=fed))
+    return sorted(farthest, key=lambda d: math.inf if d.distance is None else d.distance)[-1:]
 
 
 def _unlike(
@@ -378,14 +401,18 @@ def _reduced(
     seed: int,
     folder: Path,
 ) -> Iterator[Difference]:
-    """The differences; the first violations of each implementation with the smallest part that shows them."""
+    """The differences. The worst ones of each implementation have the smallest part that shows them."""
     by_name = {node.name: node for node in nodes}
     by_runner = {runner.name: runner for runner in runners}
-    counts: dict[str, int] = {}
+    counts: Counter[tuple[str, str]] = Counter()
+    done: set[tuple[str, str]] = set()
     for difference in differences:
-        if difference.kind == "violation":
-            counts[difference.oracle] = counts.get(difference.oracle, 0) + 1
-            if counts[difference.oracle] <= MOST_REDUCED:
+        at_node, kind = (difference.node, difference.oracle), (difference.oracle, difference.kind)
+        # Only the script of the lowest level needs the part of sums.
+        if difference.kind == "violation" or (difference.bounds and at_node not in done):
+            counts[kind] += 1
+            if counts[kind] <= MOST_REDUCED:
+                done.add(at_node)
                 runner = replace(by_runner[difference.oracle], levels=(difference.level,))
                 smaller = _smaller(model, by_name[difference.node], difference, runner, seed, folder)
                 yield shrunk(smaller, partial(_wrong_in_part, smaller.value, runner, folder))
@@ -415,7 +442,7 @@ def _smaller(model: Model, node: Node, difference: Difference, runner: Runner, s
             continue
         trial.nodes.append(node)
         shown, _ = _compared(trial, _run([trial], [runner], folder)[0])
-        if shown and shown[0].kind == "violation":
+        if shown and shown[0].kind == difference.kind and bool(shown[0].bounds) == bool(difference.bounds):
             return shown[0]
     return difference
 

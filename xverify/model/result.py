@@ -52,6 +52,13 @@ class Difference:
     """The largest absolute difference from another run; None if there is no other run, or if it is not finite."""
     magnitude: float | None = None
     """The largest finite magnitude of that run's value; None as for the distance."""
+    bounds: tuple[float, float] | None = None
+    """The least and the largest value of the element for every order of the sums in the part, if its value is beyond these.
+
+    `distance` is then the distance from them.
+    """
+    sums: str = ""
+    """The dtype of these sums."""
     message: str = ""
     """The message of a crash, a hang or a refusal."""
     operators: tuple[str, ...] = ()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
+
+import numpy as np
 
 from xverify.core.call import NO_MEMORY, Outcome, Tensor
 from xverify.core.errors import WorkerFailedError
@@ -48,6 +50,8 @@ class Runner:
     levels: tuple[str, ...]
     """The levels of a check, the least optimised first."""
     worker: Answerer
+    missing: tuple[str, ...] = ()
+    """Levels that the implementation does not have in this release. They are left out."""
 
     def title(self, level: str) -> str:
         """The implementation at a level, such as "onnxruntime graph optimization=off"."""
@@ -67,6 +71,11 @@ class Result:
     def ran(self) -> bool:
         """True if the model was run to its end."""
         return self.kind == "outputs"
+
+    @property
+    def refused(self) -> bool:
+        """True if the implementation did not take the model, or a node of it."""
+        return self.kind in ("rejected", "unsupported")
 
     @property
     def died(self) -> bool:
@@ -99,10 +108,35 @@ def started(
                 workers.append(Worker(oracle, folder, limits=Limits(call=seconds)))
                 workers[-1].start()
                 runners.append(Runner(oracle.name, chosen, workers[-1]))
-        yield runners
+        yield [_without_missing(runner, folder) for runner in runners]
     finally:
         for worker in workers:
             worker.stop()
+
+
+def _without_missing(runner: Runner, folder: Path) -> Runner:
+    """The runner without the levels at which it does not run the smallest model.
+
+    If it runs that at no level, all of them stay, so that the reason is reported.
+    """
+    from onnx import TensorProto, helper
+
+    declared = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "smallest", declared[:1], declared[1:])
+    file = folder / "smallest.onnx"
+    file.write_bytes(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8).SerializeToString()
+    )
+    run = ModelRun(str(file.resolve()), {"x": Tensor("float32", np.zeros(1, np.uint32))})
+    kinds = {level: each[0].kind for (_, level), each in run_each([runner], [run]).items()}
+    missing = tuple(level for level, kind in kinds.items() if kind == "unsupported")
+    if len(missing) == len(runner.levels):
+        return runner
+    return replace(runner, levels=tuple(level for level in runner.levels if level not in missing), missing=missing)
+
+
+REFERENCE = "onnx-reference"
+"""The name of ONNX's reference evaluator, without a version."""
 
 
 def run_each(runners: Sequence[Runner], runs: Sequence[ModelRun]) -> dict[At, list[Result]]:
@@ -113,12 +147,15 @@ def run_each(runners: Sequence[Runner], runs: Sequence[ModelRun]) -> dict[At, li
         runs: The runs. Those of one file should follow each other, since they share the loaded model.
 
     Returns:
-        The results of the runs, in order, by implementation and level.
+        The results of the runs, in order, by implementation and level. The reference evaluator comes first, since later results
+        are compared with the first.
     """
     blobs = [encode_run(run) for run in runs]
     files = [list(group) for group in _same_file(runs)]
     results: dict[At, list[Result]] = {
-        (runner.name, level): [Result("unasked")] * len(runs) for runner in runners for level in runner.levels
+        (runner.name, level): [Result("unasked")] * len(runs)
+        for runner in sorted(runners, key=lambda runner: runner.name.partition("==")[0] != REFERENCE)
+        for level in runner.levels
     }
     orders = {}
     for runner in runners:

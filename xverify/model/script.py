@@ -43,8 +43,8 @@ import numpy as np
 '''
 
 _FUNCTIONS = (
-    script_main.number, script_main.inputs_of, script_main.run, script_main.canonical, script_main.show_wrong,
-    script_main.show_other, script_main.in_child, script_main.main,
+    script_main.number, script_main.value_of, script_main.inputs_of, script_main.run, script_main.canonical,
+    script_main.show_wrong, script_main.show_other, script_main.in_child, script_main.main,
 )  # fmt: skip
 
 _TAIL = """
@@ -93,6 +93,8 @@ def _data(difference: Difference, oracle: Oracle | None) -> dict[str, Any]:
         "dtype": difference.dtype,
         "got": difference.got,
         "legal": list(difference.legal),
+        "bounds": difference.bounds and list(difference.bounds),
+        "sums": difference.sums,
         "message": difference.message[:500],
         "module": "" if oracle is None else re.sub(r"^xverify\.", "standalone.", oracle.module),
         "load": "" if oracle is None else oracle.load,

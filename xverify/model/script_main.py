@@ -32,6 +32,16 @@ def number(dtype: str, code: int) -> str:
     return " (%s)" % np.array([code], bits).view(dtype)[0]
 
 
+def value_of(dtype: str, code: int) -> float:
+    """The value of a code of an integer type, or of a float type of 16 or more bits."""
+    if dtype == "bfloat16":
+        return float(np.array([code << 16], "uint32").view("float32")[0])
+    if "float" in dtype:
+        return float(np.array([code], "uint" + dtype[5:]).view(dtype)[0])
+    bits = int(dtype.lstrip("uint"))
+    return float(code - (1 << bits) if dtype[0] == "i" and code >> (bits - 1) else code)
+
+
 def inputs_of(module: Any) -> dict[str, Any]:
     """The inputs of the part."""
     tensors = {}
@@ -64,7 +74,7 @@ def canonical(tensor: Any) -> Any:
 
 
 def show_wrong(tensor: Any) -> int:
-    """Compare an element with the legal bits."""
+    """Compare an element with the legal bits, the bits of another implementation, or the bounds of sums."""
     index = tuple(DIFFERENCE["index"])
     if len(index) != tensor.codes.ndim or any(i >= extent for i, extent in zip(index, tensor.codes.shape)):  # noqa: B905
         print("the value %s has shape %s here" % (DIFFERENCE["value"], list(tensor.codes.shape)))
@@ -73,9 +83,15 @@ def show_wrong(tensor: Any) -> int:
     legal = [int(code, 16) for code in DIFFERENCE["legal"]]
     width = 2 * tensor.codes.dtype.itemsize
     print("%s%s of type %s" % (DIFFERENCE["value"], list(index), tensor.dtype))
-    print("  %s: 0x%0*x%s" % ("gives" if got in legal else "wrong", width, got, number(tensor.dtype, got)))
+    if DIFFERENCE["bounds"]:
+        value, (least, most) = value_of(tensor.dtype, got), DIFFERENCE["bounds"]
+        print("  gives %.9g (0x%0*x)" % (value, width, got))
+        print("  every order of %s sums gives %.9g to %.9g" % (DIFFERENCE["sums"], least, most))
+        return 0 if least <= value <= most else 1
+    judged, right = ("differs", DIFFERENCE["against"]) if DIFFERENCE["kind"] == "differs" else ("wrong", "legal")
+    print("  %s: 0x%0*x%s" % ("gives" if got in legal else judged, width, got, number(tensor.dtype, got)))
     for code in legal:
-        print("  legal: 0x%0*x%s" % (width, code, number(tensor.dtype, code)))
+        print("  %s: 0x%0*x%s" % (right, width, code, number(tensor.dtype, code)))
     return 0 if got in legal else 1
 
 
@@ -133,7 +149,7 @@ def main(arguments: Any) -> int:
         return 0
     if DIFFERENCE["kind"] == "differs" and others is not None:
         return show_other(outputs, others)
-    if DIFFERENCE["value"] not in outputs or not DIFFERENCE["legal"]:
+    if DIFFERENCE["value"] not in outputs or not (DIFFERENCE["legal"] or DIFFERENCE["bounds"]):
         print("the part was run; its outputs are %s" % ", ".join(sorted(outputs)))
         return 3 if DIFFERENCE["kind"] != "rejected" else 0
     return show_wrong(outputs[DIFFERENCE["value"]])

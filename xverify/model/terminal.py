@@ -22,7 +22,7 @@ MOST_FAULTS = 8
 MOST_IN_LOG = 40
 
 MOST_HARMLESS = 4
-"""Number of lines on each kind of what is no fault."""
+"""Number of entries on each kind of what is no fault."""
 
 MOST_NODES = 4
 """Number of nodes that a line names."""
@@ -32,7 +32,7 @@ _LABEL = 8
 
 
 def print_result(report: Json, console: Console, html: Path) -> None:
-    """Print the faults, worst first, then what is no fault, and the decision.
+    """Print the faults, worst first, results beyond sums, then what is no fault, and the decision.
 
     Args:
         report: The report of a check of a model.
@@ -48,9 +48,15 @@ def print_result(report: Json, console: Console, html: Path) -> None:
     faults = [group for group in every if group.first["is_fault"]]
     for group in faults[:most]:
         _print_group(group, console, html.parent)
-    if (more := len(failing[most:]) + len(faults[most:])) > 0:
+    beyond = [group for group in every if group.is_beyond]
+    for group in beyond[:MOST_HARMLESS]:
+        _print_group(group, console, html.parent)
+    if (more := len(failing[most:]) + len(faults[most:]) + len(beyond[MOST_HARMLESS:])) > 0:
         _line(console, Text(f"{more} more in {html.name}\n"))
-    for sentence in _harmless(report, [group for group in every if not group.first["is_fault"]]):
+    # A result beyond sums differs from those of other runs, too.
+    shown = {(group.first["oracle"], node) for group in beyond for node in (group.first["node"], *group.others)}
+    rest = [g for g in every if not g.first["is_fault"] and (g.first["oracle"], g.first["node"]) not in shown]
+    for sentence in _harmless(report, rest):
         _line(console, Text(f"  {decision.plain(sentence)}", style="dim"))
     _line(console, Text(f"report: {html}"))
     word = of_model.word(report)
@@ -78,9 +84,9 @@ def _print_cause(report: Json, cause: Cause, console: Console, directory: Path) 
 
 def _print_group(group: Group, console: Console, directory: Path) -> None:
     entry = group.first
-    head = Text.assemble((entry["kind"], "bold red"), f"  {entry['id']}  {decision.plain(group.node)}")
-    _line(console, head)
-    sentence = f"{entry['oracle']}, {group.where}: {group.amount}"
+    style = "bold red" if entry["is_fault"] else "bold yellow"
+    _line(console, Text.assemble((group.kind, style), f"  {entry['id']}  {decision.plain(group.node)}"))
+    sentence = f"{entry['oracle']}, {group.where}: {group.amount}{'' if entry['is_fault'] else ' (no fault)'}"
     _line(console, Text(f"  {decision.plain(sentence)}"))
     _rows(
         console,

@@ -15,6 +15,7 @@ from xverify.core.bits import canonical, ulp_distance
 from xverify.core.call import Call, Tensor
 from xverify.core.dtypes import FLOATS, hexadecimal
 from xverify.core.dtypes import values as numbers_of
+from xverify.model.sums import Bounds
 from xverify.model.tiles import Slices, beside, tiles, whole
 from xverify.verify.compare import compare
 from xverify.verify.graph_values import Values
@@ -46,6 +47,10 @@ class Wrong:
     """The largest finite magnitude in the other result; None as for the distance."""
     message: str = ""
     """A sentence, if dtype or shape are wrong."""
+    bounds: tuple[float, float] | None = None
+    """The bounds of the element `index`, if sums bound the result."""
+    sums: str = ""
+    """The dtype of these sums."""
 
 
 class Judge:
@@ -133,6 +138,27 @@ def outside(values: Values, got: Tensor) -> Wrong:
     is_wrong = ~values.open & ~np.logical_or.reduce([codes == legal for legal in values.codes])
     checked = int(np.count_nonzero(~values.open))
     return _wrong(got, is_wrong, list(values.codes), checked)
+
+
+def beyond(bounds: Bounds, got: Tensor) -> Wrong:
+    """The elements of a result that are beyond their bounds. The index is that of the farthest one."""
+    if got.dtype != bounds.dtype or got.shape != bounds.least.shape:
+        return Wrong(got.size)
+    distance = bounds.beyond(got)
+    if not distance.any():
+        return Wrong(got.size)
+    index = tuple(map(int, np.unravel_index(int(distance.argmax()), got.shape)))
+    farthest = float(distance[index])
+    return Wrong(
+        got.size,
+        int(np.count_nonzero(distance)),
+        index,
+        got.dtype,
+        hexadecimal(got.dtype, int(got.codes[index])),
+        distance=farthest if math.isfinite(farthest) else None,
+        bounds=(float(bounds.least[index]), float(bounds.most[index])),
+        sums=bounds.sums,
+    )
 
 
 def between(got: Tensor, other: Tensor) -> Wrong:

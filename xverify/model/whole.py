@@ -41,7 +41,12 @@ AROUND = ((0, 0), (0, 1), (1, 1), (2, 2))
 
 
 def check_whole(
-    model: Model, nodes: Sequence[Node], runners: Sequence[Runner], inputs: Mapping[str, Tensor], folder: Path
+    model: Model,
+    nodes: Sequence[Node],
+    runners: Sequence[Runner],
+    inputs: Mapping[str, Tensor],
+    folder: Path,
+    unmodified: dict[At, Result] | None = None,
 ) -> Checked:
     """Check nodes within the whole model.
 
@@ -53,11 +58,15 @@ def check_whole(
         runners: The implementations.
         inputs: The inputs of the model.
         folder: An empty folder, for copies of the model.
+        unmodified: Gets the results of the unmodified model.
     """
     if (needed := _memory(nodes)) > half_of_memory():
         reason = f"a run of the model needs about {needed >> 30} GiB of memory, more than half of this machine's"
         return Checked((), tuple(state for node in nodes for state in _unchecked(node, runners, reason)))
-    differences, refused = _outputs(model, runners, inputs)
+    results = _unmodified(model, runners, inputs)
+    if unmodified is not None:
+        unmodified.update(results)
+    differences, refused = _outputs(results)
     states: list[State] = []
     ready = [runner for runner in runners if any((runner.name, level) not in refused for level in runner.levels)]
     for runner in runners:
@@ -94,11 +103,12 @@ def _unchecked(node: Node, runners: Sequence[Runner], reason: str) -> list[State
 # --- the unmodified model -----------------------------------------------------------------------
 
 
-def _outputs(
-    model: Model, runners: Sequence[Runner], inputs: Mapping[str, Tensor]
-) -> tuple[list[Difference], dict[At, str]]:
+def _unmodified(model: Model, runners: Sequence[Runner], inputs: Mapping[str, Tensor]) -> dict[At, Result]:
+    return {at: each[0] for at, each in run_each(runners, [ModelRun(str(model.path.resolve()), inputs)]).items()}
+
+
+def _outputs(results: Mapping[At, Result]) -> tuple[list[Difference], dict[At, str]]:
     """The differences between runs of the unmodified model, and the reasons of those that did not end."""
-    results = {at: each[0] for at, each in run_each(runners, [ModelRun(str(model.path.resolve()), inputs)]).items()}
     differences: list[Difference] = []
     refused: dict[At, str] = {}
     ran: list[At] = []
@@ -108,13 +118,13 @@ def _outputs(
             ran.append(at)
             continue
         refused[at] = f"the model did not run: {result.message or result.kind}"
-        if result.died or (result.kind == "rejected" and any(name == at[0] for name, _ in ran)):
+        if result.died or (result.refused and any(name == at[0] for name, _ in ran)):
             differences.append(ended("", "whole", at, result))
     return differences, refused
 
 
 def unlike(node: str, check: Check, at: At, result: Result, earlier: Mapping[At, Result]) -> list[Difference]:
-    """The differences of a run from an earlier one: the first of its implementation, or the first of all.
+    """The differences of a run from the first one.
 
     Args:
         node: The name of the node, "" for the whole model.
@@ -123,7 +133,7 @@ def unlike(node: str, check: Check, at: At, result: Result, earlier: Mapping[At,
         result: Its result.
         earlier: The results of earlier runs. If one of them is equal, its own differences have been listed before.
     """
-    against = next((other for other in earlier if other[0] == at[0]), next(iter(earlier), None))
+    against = next(iter(earlier), None)
     if against is None or any(not differing(node, check, at, result, o, earlier[o]) for o in earlier):
         return []
     return differing(node, check, at, result, against, earlier[against])
@@ -131,7 +141,8 @@ def unlike(node: str, check: Check, at: At, result: Result, earlier: Mapping[At,
 
 def ended(node: str, check: Check, at: At, result: Result) -> Difference:
     """The difference of a run that crashed, hung or was refused."""
-    return Difference(node, check, result.kind, *at, message=result.message)  # type: ignore[arg-type]
+    kind = result.kind if result.died else "rejected"
+    return Difference(node, check, kind, *at, message=result.message)  # type: ignore[arg-type]
 
 
 def differing(node: str, check: Check, at: At, result: Result, against: At, other: Result) -> list[Difference]:
@@ -150,7 +161,7 @@ def difference_of(node: str, check: Check, at: At, value: str, wrong: Wrong) -> 
     return Difference(
         node, check, "violation", *at, value=value, index=wrong.index, dtype=wrong.dtype, got=wrong.got, legal=wrong.legal,
         wrong=wrong.wrong, elements=wrong.elements, ulp=wrong.ulp, distance=wrong.distance,
-        magnitude=wrong.magnitude, message=wrong.message,
+        magnitude=wrong.magnitude, message=wrong.message, bounds=wrong.bounds, sums=wrong.sums,
     )  # fmt: skip
 
 
@@ -158,7 +169,12 @@ def difference_of(node: str, check: Check, at: At, value: str, wrong: Wrong) -> 
 
 
 def versus(
-    model: Model, nodes: Sequence[Node], runners: Sequence[Runner], inputs: Mapping[str, Tensor], folder: Path
+    model: Model,
+    nodes: Sequence[Node],
+    runners: Sequence[Runner],
+    inputs: Mapping[str, Tensor],
+    folder: Path,
+    unmodified: Mapping[At, Result] | None = None,
 ) -> list[Difference]:
     """Compare two implementations, each at its last level.
 
@@ -168,6 +184,7 @@ def versus(
         runners: Two implementations.
         inputs: The inputs of the model.
         folder: An empty folder, for copies of the model.
+        unmodified: Results of the unmodified model, if it was run before.
 
     Returns:
         The difference at the first node that gets the same operands in both and gives another result, if there is one. Then
@@ -175,7 +192,9 @@ def versus(
     """
     a, b = (replace(runner, levels=runner.levels[-1:]) for runner in runners)
     at, against = (b.name, b.levels[0]), (a.name, a.levels[0])
-    results = {at: each[0] for at, each in run_each([a, b], [ModelRun(str(model.path.resolve()), inputs)]).items()}
+    results = {each: result for each, result in (unmodified or {}).items() if each in (at, against)}
+    if len(results) < 2:
+        results = _unmodified(model, [a, b], inputs)
     if failed := [ended("", "whole", each, result) for each, result in results.items() if not result.ran]:
         return failed
     outputs = differing("", "whole", at, results[at], against, results[against])

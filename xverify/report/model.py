@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xverify.core.verdict import Verdict
 from xverify.report import causes as of_causes
@@ -46,6 +46,8 @@ class Group:
     """The differences of the levels, the least optimised level first."""
     levels: str
     """The levels in words: "at every level"; "" for a check without levels."""
+    others: tuple[str, ...] = ()
+    """Further nodes whose results go into the same sum."""
 
     @property
     def first(self) -> Json:
@@ -54,7 +56,11 @@ class Group:
 
     @property
     def worst(self) -> Json:
-        """The difference with the most wrong elements."""
+        """The difference with the most wrong elements, or the largest difference from another run."""
+        if self.is_beyond:
+            return self.first
+        if self.first["kind"] == "differs":
+            return max(self.entries, key=_size)
         return max(self.entries, key=lambda entry: int(entry["wrong"]))
 
     @property
@@ -62,10 +68,20 @@ class Group:
         return "bad" if self.first["is_fault"] else "open"
 
     @property
+    def is_beyond(self) -> bool:
+        """True if no order of sums in the type of the operands explains the results."""
+        return bool(self.first.get("bounds"))
+
+    @property
+    def kind(self) -> str:
+        """The kind in a few words."""
+        return f"beyond {self.first['sums']} sums" if self.is_beyond else str(self.first["kind"])
+
+    @property
     def node(self) -> str:
         """The node in words; the model's output, or the model, if the difference belongs to no node."""
         if self.first["node"]:
-            return f"node {self.first['node']}"
+            return f"node{'s' * bool(self.others)} {some([self.first['node'], *self.others], 4)}"
         return f"output {self.first['value']}" if self.first["value"] else "the model"
 
     @property
@@ -84,9 +100,14 @@ class Group:
         if not entry["value"] or not entry["got"]["hex"]:
             return str(entry["message"]) or "the results differ"
         single = entry["wrong"] == 1
+        if self.is_beyond:
+            verb = "is" if single else "are"
+            of = f"{grouped(entry['wrong'])} of {plural(entry['elements'], 'value')}"
+            return f"{of} {verb} beyond any order of {entry['sums']} sums{_excess(entry)}"
         word = f"{'is' if single else 'are'} illegal"
         if entry["kind"] != "violation":
-            word = f"{'differs' if single else 'differ'} from {entry['against']}"
+            later = f" at the level {entry['level']!r}" if entry["level"] != self.first["level"] else ""
+            word = f"{'differs' if single else 'differ'} from {entry['against']}{later}"
         where = f", {entry['message']}" if entry["check"] == "whole" and entry["message"] else ""
         return f"{grouped(entry['wrong'])} of {plural(entry['elements'], 'value')} {word}{_distance(entry)}{where}"
 
@@ -96,6 +117,10 @@ class Group:
         entry = self.first
         if not entry["got"]["hex"]:
             return ""
+        if self.is_beyond:
+            ends = " to ".join(dict.fromkeys(f"{end:.9g}" for end in entry["bounds"]))
+            words = f"every order of {entry['sums']} sums gives {ends}"
+            return f"{entry['value']}{entry['index']} is {in_bits(entry['got'])}; {words}"
         legal = " or ".join(map(in_bits, entry["legal"]))
         name = "legal" if entry["kind"] == "violation" else entry["against"]
         return f"{entry['value']}{entry['index']} is {in_bits(entry['got'])}; {name}: {legal}"
@@ -109,9 +134,11 @@ class Group:
         """The cause, as far as the levels tell it; "" if they do not."""
         if self.first["check"] == "alone" or not self.levels.startswith("from "):
             return ""
+        around = f" of {self.operators}" if len(self.first["operators"]) > 1 else ""
+        if self.is_beyond:
+            return f"the optimiser's rewrite{around}: lower levels do not show it"
         if self.first["kind"] != "violation":
             return "it runs at lower levels"
-        around = f" of {self.operators}" if len(self.first["operators"]) > 1 else ""
         return f"the optimiser's rewrite{around} changes the values: the node is right at lower levels"
 
 
@@ -124,6 +151,14 @@ def _distance(entry: Json) -> str:
         return ""
     beside = f"; {ulp}" if 0 < entry["ulp"] <= MOST_ULP and "float" in entry["dtype"] else ""
     return f", by up to {entry['distance']:.3g} (the largest value is {entry['magnitude']:.3g}{beside})"
+
+
+def _excess(entry: Json) -> str:
+    """The largest distance from the bounds, as the end of a sentence."""
+    if entry["distance"] is None:
+        return ""
+    unit = " codes" if "int" in entry["dtype"] else ""
+    return f", by up to {entry['distance']:.3g}{unit}"
 
 
 def in_bits(value: Json) -> str:
@@ -145,14 +180,15 @@ def groups(report: Json) -> list[Group]:
         ordered = sorted(entries, key=lambda e: every.index(e["level"]) if e["level"] in every else -1)
         shown = [entry["level"] for entry in ordered]
         # Only the first of several equal runs that differ from another one is in the report.
-        is_first = entries[0]["kind"] == "differs" and len(every) > 1 and shown[0]
+        is_first = entries[0]["kind"] == "differs" and not entries[0].get("bounds") and len(every) > 1 and shown[0]
         first = "" if entries[0]["is_fault"] else "first "
         listed.append(Group(tuple(ordered), f"{first}at the level {shown[0]!r}" if is_first else _levels(shown, every)))
     return sorted(
-        listed,
+        _merged(listed),
         key=lambda g: (
             not g.first["is_fault"],
             KINDS.index(g.first["kind"]),
+            not g.is_beyond,
             bool(g.first["node"]),  # outputs of the model, which its users see, come first
             -_size(g.worst),
             -g.worst["wrong"],
@@ -160,10 +196,23 @@ def groups(report: Json) -> list[Group]:
     )
 
 
+def _merged(listed: Sequence[Group]) -> list[Group]:
+    """The groups, with a single one for each sum beyond its bounds: every node before it shows it."""
+    by_sum: dict[tuple[str, ...], list[Group]] = {}
+    for group in listed:
+        own = group.first["id"] if not group.is_beyond else ""
+        by_sum.setdefault((own, group.first["is_fault"], group.first["oracle"], group.first["value"]), []).append(group)
+    ordered = [sorted(same, key=lambda group: -_size(group.first)) for same in by_sum.values()]
+    return [replace(same[0], others=tuple(group.first["node"] for group in same[1:])) for same in ordered]
+
+
 def _size(entry: Json) -> float:
     """The size of a difference, for the order of differences of one kind."""
     if entry["kind"] == "violation":
         return float(entry["ulp"])
+    if entry.get("bounds"):
+        largest = max(map(abs, entry["bounds"]))
+        return float("inf") if entry["distance"] is None else float(entry["distance"]) / max(largest, 1e-300)
     return float(entry["distance"] or 0) / max(float(entry["magnitude"] or 0), 1e-300)
 
 
@@ -279,6 +328,14 @@ def word(report: Json) -> str:
 
 def sentence(report: Json) -> str:
     """The decision without its word and without the model."""
+    if beyond := [group for group in groups(report) if group.is_beyond]:
+        names = sorted({group.first["oracle"] for group in beyond})
+        count = f"{plural(len(beyond), 'sum')} of {some(names, 4)} {'is' if len(beyond) == 1 else 'are'}"
+        return f"{_decided(report)}; {count} beyond any order of {beyond[0].first['sums']} sums"
+    return _decided(report)
+
+
+def _decided(report: Json) -> str:
     section = report["model"]
     names = [f"{entry['name']} {entry['version']}" for entry in section["implementations"]]
     total = len(section["nodes"])

@@ -20,6 +20,7 @@ import struct
 import sys
 import threading
 import time
+import traceback
 from dataclasses import replace
 from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple, Union
 
@@ -51,6 +52,9 @@ The thread that does this needs no interpreter lock.
 
 OUT_OF_MEMORY = 71
 """Exit status of a worker whose oracle ran out of memory."""
+
+CALLED_EXIT = "the kernel called sys.exit"
+"""The beginning of the line in the log."""
 
 _OF_PIPES = (None, errno.EPIPE, errno.EBADF, errno.ECONNRESET)
 """Error numbers of a lost connection to the parent. Others are of the worker's files, for example on a full disk."""
@@ -213,6 +217,8 @@ def _answer_batch(
         except AnswerError as error:
             send(("failed", str(error)))  # the parent ends this process
             return
+        except SystemExit as error:
+            _exit_as(error)
         now = time.perf_counter()
         if now - sent > FLUSH_SECONDS and position + 1 < len(blobs):
             flush(position + 1)
@@ -220,6 +226,16 @@ def _answer_batch(
                 faulthandler.dump_traceback_later(settings["call_timeout"] + PATIENCE, exit=True)
             start = sent = now = time.perf_counter()
     flush(len(blobs))
+
+
+def _exit_as(error: SystemExit) -> None:
+    """End the process with the status of a kernel's ``sys.exit``, and name that in the log."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    code = "" if error.code is None else repr(error.code)[:200]
+    place = "%s:%s" % (os.path.basename(frame.filename), frame.lineno)
+    os.write(2, ("%s(%s) in %s\n" % (CALLED_EXIT, code, place)).encode())
+    status = error.code & 0xFF if isinstance(error.code, int) else int(error.code is not None)
+    os._exit(1 if status in (LOST, OUT_OF_MEMORY) else status)
 
 
 class AnswerError(TypeError):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from xverify.core.call import NO_MEMORY
 from xverify.oracles.memory_faults import MARK
-from xverify.workers.child import FILE_LIMIT, OUT_OF_MEMORY, read_crash_log
+from xverify.workers.child import CALLED_EXIT, FILE_LIMIT, OUT_OF_MEMORY, read_crash_log
 
 MOST_CHARACTERS = 1500
 """The largest length of a crash message."""
@@ -54,7 +54,7 @@ def crash_message(ending: str, log: Path, start: int, more: str = "") -> str:
         logged = []
     lines = [_GLOG_TIME.sub(r"\1 ", line) for line in logged if not _OWN_FRAME.match(line)]
     lines += [more] if more else []
-    faults = [line for line in lines if line.startswith(MARK)]
+    faults = [line for line in lines if line.startswith((MARK, CALLED_EXIT))]
     if faults:
         lines = [line for line in lines if line not in faults]
         ending = f"{ending}: {faults[-1].removeprefix(MARK)}"

@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
+from xverify.report import model as of_model
 from xverify.report import summary
 from xverify.report.causes import causes, sentence
 from xverify.report.changes import histories
@@ -28,7 +29,8 @@ def render(report: Json, since: Difference | None = None, strips: Mapping[str, S
     """
     run, coverage = report["run"], report["coverage"]
     lines = [f"# xverify: {summary.plural(len(report['causes']), 'cause')}", ""]
-    lines += [text(summary.headline(report)) + ".", ""]
+    lines += [text(summary.headline(report)) + ".", ""] if "model" not in report else []
+    lines += _of_model(report) if "model" in report else []
     how = f"seed {run['seed']}, {run['seconds']} s, {text(run['started'])}"
     lines += [f"Run {code(run['id'])}, {how}: {code(run['command'])}", ""]
     lines += [f"Machine: {text(machine)}.", ""] if (machine := summary.machine(run)) else []
@@ -53,6 +55,24 @@ def render(report: Json, since: Difference | None = None, strips: Mapping[str, S
         "Everything on the coverage list was tested."
     ]
     return "\n".join(lines) + "\n"
+
+
+def _of_model(report: Json) -> list[str]:
+    """The decision on a model, its differences, and the state of each node."""
+    section, columns = report["model"], of_model.columns(report)
+    lines = [f"**{of_model.word(report)}** {code(section['file'])}: {text(of_model.sentence(report))}.", ""]
+    for group in of_model.groups(report):
+        entry = group.first
+        sentence = f"{group.node}, {entry['oracle']}, {group.where}: {group.amount}"
+        lines.append(f"- **{text(group.kind)}**: {text(sentence)}{'' if entry['is_fault'] else ' (no fault)'}")
+        rows = (("bits", group.bits), ("cause", group.cause), ("part", group.operators), ("script", entry["script"]))
+        lines += [f"  - {name}: {text(words)}" for name, words in rows if words]
+    lines += ["", *(f"- {text(note)}" for note in of_model.notes(report)), ""]
+    heads = [f"{name} {of_model.WORDS[check]}" for name, check in columns]
+    lines += [row(["node", "x, scale, zero point", *heads]), "|" + " --- |" * (len(heads) + 2)]
+    for each in of_model.rows(report):
+        lines.append(row([each.node["name"], each.types, *(field.words if field else "" for field in each.fields)]))
+    return [*lines, ""]
 
 
 def _since(since: Difference | None) -> list[str]:
