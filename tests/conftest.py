@@ -1,4 +1,4 @@
-"""Fixtures: a stand-in for CuPy, guarded memory, lowered thresholds; and the number of test processes."""
+"""Fixtures: CuPy or a fake, guarded memory, lowered thresholds; skips without TensorFlow; the number of test processes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ctypes
 import faulthandler
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,12 +15,25 @@ from typing import Any
 import numpy as np
 import pytest
 
+from xverify.core.errors import DocumentError
+
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """Half as many again as there are cores: tests also wait for processes that start, hang or die."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return cores + (cores + 1) // 2
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call() -> Generator[None, Any, Any]:
+    """Skip a test that needs the text of a TensorFlow that is not installed."""
+    try:
+        return (yield)
+    except DocumentError as error:
+        if find_spec("tensorflow") is None and str(error).startswith("tensorflow is not installed"):
+            pytest.skip(str(error))
+        raise
 
 
 @pytest.fixture
