@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache, partial
+from math import prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
@@ -138,15 +139,21 @@ class DeviceArray:
 
 
 def placed(array: np.ndarray[Any, Any]) -> DeviceArray:
-    """A copy in memory that begins at a multiple of CuPy's 512 bytes, in C order, or in Fortran's if the array is in that."""
-    order: Any = "F" if array.flags.fnc else "C"
-    if array.nbytes == 0:
-        return DeviceArray(np.empty(array.shape, array.dtype, order))
-    room = np.empty(array.nbytes + 512, np.uint8)
+    """A copy in new memory, in C order, or in Fortran's if the array is in that."""
+    new = room_for(array.shape, array.dtype, "F" if array.flags.fnc else "C")
+    new.memory[...] = array
+    return new
+
+
+def room_for(shape: Any, dtype: Any, order: Any = "C") -> DeviceArray:
+    """New memory that begins at a multiple of CuPy's 512 bytes."""
+    shape = shape if isinstance(shape, tuple) else (shape,)
+    size = prod(shape) * np.dtype(dtype).itemsize
+    if size == 0:
+        return DeviceArray(np.empty(shape, dtype, order))
+    room = np.empty(size + 512, np.uint8)
     start = -room.ctypes.data % 512
-    memory = np.ndarray(array.shape, array.dtype, room[start : start + array.nbytes].data, order=order)
-    memory[...] = array
-    return DeviceArray(memory)
+    return DeviceArray(np.ndarray(shape, dtype, room[start : start + size].data, order=order))
 
 
 @dataclass(frozen=True)
@@ -360,7 +367,7 @@ class FakeCuPy:
 
     @staticmethod
     def empty(shape: Any, dtype: Any) -> Any:
-        return placed(np.empty(shape, dtype))
+        return room_for(shape, dtype)
 
     @staticmethod
     def full(shape: Any, value: Any, dtype: Any) -> Any:
