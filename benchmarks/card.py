@@ -297,14 +297,20 @@ def seconds(cupy: Any, work: Work, calls: int, before: Work = lambda: None) -> f
 
 def host_seconds(cupy: Any, work: Work, calls: int) -> float:
     """Seconds that this process takes to queue one call."""
-    end = cupy.cuda.Event()
+    _wait(cupy)
     began = time.perf_counter()
     for _ in range(calls):
         work()
     taken = (time.perf_counter() - began) / calls
-    end.record()
-    end.synchronize()
+    _wait(cupy)
     return taken
+
+
+def _wait(cupy: Any) -> None:
+    """Wait for the work that was queued."""
+    event = cupy.cuda.Event()
+    event.record()
+    event.synchronize()
 
 
 def busy(cupy: Any, works: Sequence[Work], calls: int) -> Work:
@@ -330,7 +336,12 @@ def measure(
     there = [sent(cupy, array) for array in data.arrays]
     out = cupy.empty(case.shape, "uint16" if case.out_dtype == "bfloat16" else case.out_dtype)
     kernel = kernel_of(case, mode, there, out)
-    is_right = same_bits(cupy.asnumpy(kernel()).view(data.right.dtype), data.right, case.out_dtype)
+    _wait(cupy)
+    began = time.perf_counter()
+    result = kernel()
+    _wait(cupy)
+    first_call = time.perf_counter() - began
+    is_right = same_bits(cupy.asnumpy(result).view(data.right.dtype), data.right, case.out_dtype)
     works, others = {"kernel": kernel}, {}
     for peer in () if mode else peers:
         try:
@@ -364,7 +375,7 @@ def measure(
             other.update({"us": 1e6 * taken[name], "ratio": taken[name] / taken["kernel"]})
     return {
         "x": case.x_dtype, "packed": case.packed, "out": case.out_dtype, "mode": mode, "granularity": case.granularity,
-        "elements": case.elements, "right": is_right, **figure, "peers": others,
+        "elements": case.elements, "right": is_right, "first_call_s": first_call, **figure, "peers": others,
     }  # fmt: skip
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import sys
 from pathlib import Path
@@ -10,22 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from benchmark_scripts import script
 from cuda_on_cpu import DeviceArray, FakeCuPy
 from folders import ROOT
 
 from xverify.bench.cases import case_of
 from xverify.core.call import code_dtype
 from xverify.core.dtypes import numpy_dtype
-
-
-def script(name: str) -> Any:
-    spec = importlib.util.spec_from_file_location(f"benchmarks_{name}", ROOT / "benchmarks" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
 
 CARD = script("card")
 FEW = [
