@@ -1,4 +1,4 @@
-"""Measure the CUDA kernels on this machine's card: their share of the bandwidth of a copy in the same run, beside peers.
+"""Measure the CUDA kernels on this machine's card: their share of a copy's bandwidth, beside peers.
 
 For each case ``cupy.copyto`` moves as many bytes as the kernel reads (x and parameters) and writes: half of them read, half
 written. Events of the card time ``--calls`` calls in a row, which are all queued before the first begins, in interleaved
@@ -120,7 +120,10 @@ def drawn_ahead(cases: Sequence[tuple[Case, str]], seed: int) -> Iterator[tuple[
 
 
 def sent(cupy: Any, array: Array | None) -> Any:
-    """A copy on the device, with the dtype of the array. CuPy loses the sign of a scalar -0.0, so codes are sent."""
+    """A copy on the device, with the dtype of the array.
+
+    Codes are sent, because CuPy loses the sign of a scalar -0.0.
+    """
     if array is None:
         return None
     return cupy.asarray(array.view(f"u{array.itemsize}")).view(array.dtype)
@@ -133,11 +136,11 @@ def kernel_of(case: Case, mode: str, there: Sequence[Any], out: Any) -> Work:
     x, scale, zero_point = there
     if case.out_dtype != "bfloat16":  # whose scales and output stay codes
         scale = scale.view(case.out_dtype)
-    function, named = dequantize_linear, {"x_dtype": case.x_dtype, "scale_dtype": case.out_dtype}
-    if case.packed:
-        function, named = dequantize_packed, {"dtype": case.x_dtype, "shape": case.shape, "scale_dtype": case.out_dtype}
+    function: Callable[..., Any] = dequantize_packed if case.packed else dequantize_linear
+    named: dict[str, Any] = {"dtype": case.x_dtype, "shape": case.shape} if case.packed else {"x_dtype": case.x_dtype}
     block_size = case.block_size or None
-    return partial(function, x, scale, zero_point, axis=case.axis, block_size=block_size, out=out, **named)
+    named |= {"scale_dtype": case.out_dtype, "axis": case.axis, "block_size": block_size, "out": out}
+    return partial(function, x, scale, zero_point, **named)
 
 
 def moved(case: Case, mode: str) -> int:
@@ -159,7 +162,7 @@ def same_bits(got: Array, right: Array, dtype: str) -> bool:
 
 
 class Library(NamedTuple):
-    """A peer: a library of arrays, and the operations of the naive expression that libraries spell differently."""
+    """A peer: a library of arrays, and the operations that libraries spell differently."""
 
     name: str
     array: Callable[[Any], Any]
@@ -170,7 +173,7 @@ class Library(NamedTuple):
     """Stack arrays along a new last axis."""
     floats: tuple[str, ...]
     """The types of x of floating point that the library has. The others are read from a table of values."""
-    compiled: Callable[[Work], Work]
+    compiled: Callable[[Callable[..., Any]], Callable[..., Any]]
     codes: Callable[[Any, str], Array]
     """The codes of a result, as a NumPy array. The string is the dtype of the result."""
 
@@ -199,9 +202,9 @@ def libraries(cupy: Any) -> Iterator[Library | str]:
         yield "torch.compile: PyTorch finds no CUDA device"
         return
 
-    def compiled(function: Work) -> Work:
+    def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
         torch._dynamo.reset()  # It keeps 8 versions of a function, and interprets further ones.
-        work: Work = torch.compile(function, dynamic=False, fullgraph=True)
+        work: Callable[..., Any] = torch.compile(function, dynamic=False, fullgraph=True)
         return work
 
     yield Library(
@@ -217,7 +220,9 @@ def libraries(cupy: Any) -> Iterator[Library | str]:
 
 
 def naive(library: Library, case: Case, there: Sequence[Any], send: Callable[[Array], Any]) -> Work:
-    """The naive expression of a case: float32 values, less the zero point, times the scale, cast to the output.
+    """The naive expression of a case, with its operands.
+
+    It is: float32 values, less the zero point, times the scale, cast to the output.
 
     Args:
         there: codes of x, scale and zero point on the device.
@@ -264,7 +269,7 @@ def naive(library: Library, case: Case, there: Sequence[Any], send: Callable[[Ar
 
 
 def _blocks(case: Case, size: int) -> tuple[int, ...]:
-    """The shape of x, or of parameters with a size of 1, with an axis of its own for the elements of a block."""
+    """The shape of x with an axis for the elements of a block; with a size of 1, that of parameters."""
     rows, columns = case.shape
     return (rows // BLOCK, size, columns) if case.axis == 0 else (rows, columns // BLOCK, size)
 
@@ -342,7 +347,8 @@ def measure(
     _wait(cupy)
     first_call = time.perf_counter() - began
     is_right = same_bits(cupy.asnumpy(result).view(data.right.dtype), data.right, case.out_dtype)
-    works, others = {"kernel": kernel}, {}
+    works: dict[str, Work] = {"kernel": kernel}
+    others: dict[str, dict[str, Any]] = {}
     for peer in () if mode else peers:
         try:
             work = naive(peer, case, there, partial(sent, cupy))

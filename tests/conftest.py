@@ -1,4 +1,4 @@
-"""Fixtures: CuPy or a fake, guarded memory, lowered thresholds; skips without TensorFlow; the number of test processes."""
+"""Fixtures: CuPy or a fake, guarded memory, lowered thresholds. Skips where TensorFlow is missing."""
 
 from __future__ import annotations
 
@@ -49,7 +49,10 @@ def cupy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run the tests of `any_cupy` with the fake CuPy, and with the real one where there is a card. Their ids say with which."""
+    """Run tests of `any_cupy` with the fake CuPy, and on a card with the real one too.
+
+    The id of a test says with which.
+    """
     if "any_cupy" in metafunc.fixturenames:
         modules = ["fake-cupy", *(["real-cupy"] if _has_card() else [])]
         metafunc.parametrize("any_cupy", modules, indirect=True)

@@ -1,4 +1,4 @@
-"""The CUDA kernels give NumPy's bits: with the real CuPy on a card, and with the fake one, which runs their source as C++."""
+"""The CUDA kernels give NumPy's bits, with the fake CuPy and on a card with the real one."""
 
 from __future__ import annotations
 

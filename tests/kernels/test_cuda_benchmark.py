@@ -1,4 +1,4 @@
-"""The benchmark of the CUDA kernels with the fake CuPy: its output, its peers, and what it says where it cannot measure."""
+"""The benchmark of the CUDA kernels with the fake CuPy: output, peers, and reasons for no figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Calls of the CUDA kernels: launches, accepted arrays, refusals and streams, with the fake CuPy and on a card the real one."""
+"""Calls of the CUDA kernels: launches, accepted arrays, refusals and streams.
+
+On a card some of them run with the real CuPy too.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`benchmarks/on_a_card.sh` without a card and with stand-ins for its commands, and the table that it prints."""
+"""`benchmarks/on_a_card.sh` with stand-ins for its commands, and the table that it prints."""
 
 from __future__ import annotations
 

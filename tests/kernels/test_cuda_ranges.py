@@ -1,4 +1,7 @@
-"""TensorFlow's ranges on CUDA, against NumPy's bits and exact fractions: with the real CuPy on a card, and with the fake one."""
+"""TensorFlow's ranges on CUDA, against NumPy's bits and exact fractions.
+
+With the fake CuPy, and on a card with the real one too.
+"""
 
 from __future__ import annotations
 

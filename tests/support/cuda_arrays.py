@@ -1,4 +1,4 @@
-"""Arrays, codes, scales and launches for tests of the CUDA kernels, with the fake CuPy or the real one."""
+"""Arrays, codes, scales and launches for tests of the CUDA kernels with any CuPy."""
 
 from __future__ import annotations
 

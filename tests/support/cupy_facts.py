@@ -1,4 +1,4 @@
-"""What CuPy does that xverify's CUDA kernels, oracle and tests rely on, beside what the fake CuPy pretends.
+"""Behaviour of CuPy on which xverify relies, beside what the fake CuPy pretends.
 
 `FACTS` are observations that the fake gives too. tests/kernels/test_cuda_stand_in.py makes each of them with the fake, and
 on a card with the real CuPy. `PRETENCES` are the differences, which no test with the fake can notice.
