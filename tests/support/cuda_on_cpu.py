@@ -370,7 +370,7 @@ class FakeCuPy:
         return room_for(shape, dtype)
 
     @staticmethod
-    def full(shape: Any, value: Any, dtype: Any) -> Any:
+    def full(shape: Any, value: Any, dtype: Any = None) -> Any:
         return placed(np.full(shape, value, dtype))
 
     @staticmethod
