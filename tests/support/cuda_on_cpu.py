@@ -82,11 +82,12 @@ class DeviceArray:
     @property
     def data(self) -> Any:
         is_own = self.memory.base is None
-        return SimpleNamespace(ptr=0 if is_own and self.size == 0 else self.memory.ctypes.data)
+        address = 0 if is_own and self.size == 0 else self.memory.ctypes.data
+        return SimpleNamespace(ptr=address, device_id=LIES_ON.get(address, 0))
 
     @property
     def device(self) -> Any:
-        return SimpleNamespace(id=LIES_ON.get(self.data.ptr, 0))
+        return SimpleNamespace(id=self.data.device_id)
 
     @property
     def T(self) -> DeviceArray:  # noqa: N802 - CuPy's name
