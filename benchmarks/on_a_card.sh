@@ -56,7 +56,7 @@ sanitize() {
         --values-only --no-threads --walk-only --budget "$((TESTS - 10))s" --timeout 60s --memory 0 --runs "$folder/runs/$1"
 }
 
-# gate NAME OPTIONS...: CUDA reserves more addresses than the usual memory limit of a gate allows.
+# gate NAME OPTIONS...: without a memory limit, since it counts addresses, of which CUDA reserves many.
 gate() {
     local name=$1
     shift
