@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Optional, Tuple
 import numpy as np
 
 from xverify.core.call import Call, Outcome, code_dtype
-from xverify.oracles.arrays import Array, answered, hand_out
+from xverify.oracles.arrays import NUMPY_OWN, Array, answered, hand_out
 from xverify.oracles.packed_codes import PACKED, in_packed_form, is_packable, option_arguments, with_option
 from xverify.oracles.protocol import Loaded, Oracle
 from xverify.oracles.python_kernel import arguments, watched
@@ -58,10 +58,14 @@ def _invoke(option: str) -> Callable[[Call, Any], Any]:
 
     cupy = cuda.require_device()
 
-    def codes(array: Array) -> Any:
-        """A copy on the device, of a dtype that CuPy has."""
-        own = array.dtype
-        return cupy.asarray(array if own.isbuiltin == 1 else array.view(code_dtype(own.name)))
+    def on_device(array: Array) -> Any:
+        """A copy on the device; its codes, if CuPy lacks the dtype.
+
+        The bits travel as unsigned codes, because CuPy makes +0.0 of a scalar -0.0.
+        """
+        name = array.dtype.name
+        codes = cupy.asarray(array.view(code_dtype(name)))
+        return codes.view(name) if name in NUMPY_OWN else codes
 
     # Each with the operands whose dtypes CuPy may lack. Operands of a range formula never have such dtypes.
     linear: Tuple[Callable[..., Any], Tuple[str, ...]] = (cuda.dequantize_linear, ("x", "scale", "zero_point"))
@@ -87,7 +91,7 @@ def _invoke(option: str) -> Callable[[Call, Any], Any]:
             if not names and any(operand.dtype.isbuiltin != 1 for operand in operands):
                 raise TypeError("no array of CuPy has the dtypes %s" % [operand.dtype.name for operand in operands])
             keywords.update({names[i] + "_dtype": operand.dtype for i, operand in enumerate(operands[: len(names)])})
-        result = cupy.asnumpy(function(*(codes(a) for a in operands), contract=call.contract, **keywords))
+        result = cupy.asnumpy(function(*map(on_device, operands), contract=call.contract, **keywords))
         return result.view(out_dtype)
 
     return invoke

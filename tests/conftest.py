@@ -1,4 +1,4 @@
-"""Fixtures: a stand-in for CuPy, guarded memory, lowered thresholds; and the number of test processes."""
+"""Fixtures: CuPy or a fake, guarded memory, lowered thresholds. Skips where TensorFlow is missing."""
 
 from __future__ import annotations
 
@@ -6,33 +6,92 @@ import ctypes
 import faulthandler
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from xverify.core.errors import DocumentError
 
+
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """Half as many again as there are cores: tests also wait for processes that start, hang or die."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return cores + (cores + 1) // 2
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call() -> Generator[None, Any, Any]:
+    """Skip a test that needs the text of a TensorFlow that is not installed."""
+    try:
+        return (yield)
+    except DocumentError as error:
+        if find_spec("tensorflow") is None and str(error).startswith("tensorflow is not installed"):
+            pytest.skip(str(error))
+        raise
+
+
 @pytest.fixture
 def cupy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    """A stand-in for CuPy. Blocks have 3 threads, so that small tensors take several strides."""
+    """The fake CuPy. Blocks have 3 threads, so that small tensors take several strides."""
     from cuda_on_cpu import FakeCuPy, built
-
-    from xverify.kernels.cuda import compiling, launch
 
     fake = FakeCuPy(built(), threads=3)
     monkeypatch.setitem(sys.modules, "cupy", fake)
     monkeypatch.setenv("CUPY_CACHE_DIR", str(tmp_path))
+    _forget_kernels()
+    return fake
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run tests of `any_cupy` with the fake CuPy, and on a card with the real one too.
+
+    The id of a test says with which.
+    """
+    if "any_cupy" in metafunc.fixturenames:
+        modules = ["fake-cupy", *(["real-cupy"] if _has_card() else [])]
+        metafunc.parametrize("any_cupy", modules, indirect=True)
+
+
+@pytest.fixture
+def any_cupy(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """The fake CuPy or the real one, by the id of the test."""
+    if request.param == "fake-cupy":
+        yield request.getfixturevalue("cupy")
+        return
+    import cupy
+
+    _forget_kernels()
+    yield cupy
+    cupy.cuda.Device().synchronize()  # A fault of a kernel shows here at the latest.
+    _forget_kernels()
+
+
+@cache
+def _has_card() -> bool:
+    """True if the real CuPy is installed and finds a device."""
+    if find_spec("cupy") is None:
+        return False
+    from xverify.kernels.cuda import require_device
+
+    try:
+        require_device()
+    except (ImportError, RuntimeError):
+        return False
+    return True
+
+
+def _forget_kernels() -> None:
+    """Forget what xverify keeps of another CuPy."""
+    from xverify.kernels.cuda import compiling, launch
+
     for kept in (compiling.compiled, launch.card, launch.loaded):
         kept.cache_clear()
-    return fake
 
 
 @pytest.fixture

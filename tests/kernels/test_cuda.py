@@ -1,14 +1,13 @@
-"""The CUDA kernels give NumPy's bits. Their source runs as C++, launched by a stand-in for CuPy."""
+"""The CUDA kernels give NumPy's bits, with the fake CuPy and on a card with the real one."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
-from cuda_arrays import on_device, random, scales
-from cuda_on_cpu import DeviceArray, FakeCuPy
+from cuda_arrays import guarded, launches_of, on_device, on_host, random, scales
+from cuda_on_cpu import FakeCuPy
 from kernel_arrays import INTEGERS, SCALES, SMALL_FLOATS, WIDTHS, Array, all_codes, coded, codes_of, dtype_of
 from linear_operands import triples
 
@@ -28,17 +27,12 @@ DIVIDE, MULTIPLY = "onednn/DynamicDequantize-1@divide", "onednn/DynamicDequantiz
 
 def computed(x: Array, scale: Array, zero_point: Array | None, start: int = 0, **keywords: Any) -> Array:
     """Compute into memory ``start`` elements after a boundary. Check that the bytes around it stay."""
-    out = np.dtype(keywords.get("out_dtype") or scale.dtype)
-    code = np.dtype(np.uint16) if out == ml_dtypes.bfloat16 else out
-    room = np.full(x.size + 64, 0x5A, code)
-    first = -room.ctypes.data % 64 // out.itemsize + start
-    result = dequantize_linear(
-        on_device(x, start), on_device(scale), None if zero_point is None else on_device(zero_point),
-        x_dtype=x.dtype, scale_dtype=scale.dtype, out=room[first : first + x.size].reshape(x.shape).view(DeviceArray), **keywords,
-    )  # fmt: skip
-    assert (room[:first] == 0x5A).all()
-    assert (room[first + x.size :] == 0x5A).all()
-    return np.array(result).view(out)
+    operands = (on_device(x, start), on_device(scale), None if zero_point is None else on_device(zero_point))
+
+    def compute(out: Any) -> None:
+        dequantize_linear(*operands, x_dtype=x.dtype, scale_dtype=scale.dtype, out=out, **keywords)
+
+    return guarded(x.shape, np.dtype(keywords.get("out_dtype") or scale.dtype), start, compute)
 
 
 def check(x: Array, scale: Array, zero_point: Array | None, start: int = 0, **keywords: Any) -> None:
@@ -48,7 +42,7 @@ def check(x: Array, scale: Array, zero_point: Array | None, start: int = 0, **ke
 
 
 @pytest.mark.parametrize("name", [*INTEGERS, *SMALL_FLOATS])
-def test_every_code_of_the_small_types_with_sharp_scales(cupy: FakeCuPy, name: str) -> None:
+def test_every_code_of_the_small_types_with_sharp_scales(any_cupy: Any, name: str) -> None:
     x = all_codes(name)
     top = x.size - 1
     for scale_name, codes in SCALES.items():
@@ -59,11 +53,11 @@ def test_every_code_of_the_small_types_with_sharp_scales(cupy: FakeCuPy, name: s
             grid = np.tile(x, (scales.size, 1))
             check(grid, scales, zero_points, axis=0, out_dtype=dtype_of(out))
             check(grid, scales, None, axis=0, out_dtype=dtype_of(out))
-    assert not any(launch.misaligned for launch in cupy.launches)
+    assert not any(launch.misaligned for launch in launches_of(any_cupy))
 
 
 @pytest.mark.parametrize("name", QUANTIZED)
-def test_triples_that_tell_recipes_apart(cupy: FakeCuPy, name: str) -> None:
+def test_triples_that_tell_recipes_apart(any_cupy: Any, name: str) -> None:
     for seed, scale in enumerate(SCALES):
         for out in OUTPUTS:
             for zero_point in (name, ""):
@@ -79,7 +73,7 @@ KINDS = (
 
 
 @pytest.mark.parametrize(("x_name", "scale_name", "out"), KINDS)
-def test_granularities_shapes_and_starts(cupy: FakeCuPy, x_name: str, scale_name: str, out: str) -> None:
+def test_granularities_shapes_and_starts(any_cupy: Any, x_name: str, scale_name: str, out: str) -> None:
     cases: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, int]]] = [
         *(((size,), (), {}) for size in (*range(18), 67, 300)),
         *(((size,), (size,), {"axis": 0}) for size in (1, 3, 17, 130)),
@@ -97,13 +91,16 @@ def test_granularities_shapes_and_starts(cupy: FakeCuPy, x_name: str, scale_name
         x, scale = random(x_name, shape, number), scales(scale_name, parameters, number)
         start = (0, 1, 3, 8, 5)[number % 5]
         check(x, scale, zero_point, start, out_dtype=dtype_of(out), **attributes)
-    assert not any(launch.misaligned for launch in cupy.launches)
-    assert {launch.macros["SPREAD"] for launch in cupy.launches} == {"0", "1"}
-    assert {launch.numbers[2] for launch in cupy.launches} == {0, 1}, "vectors of x are read, and elements one by one"
+    assert not any(launch.misaligned for launch in launches_of(any_cupy))
+    if isinstance(any_cupy, FakeCuPy):
+        assert {launch.macros["SPREAD"] for launch in any_cupy.launches} == {"0", "1"}
+        assert {launch.numbers[2] for launch in any_cupy.launches} == {0, 1}, (
+            "vectors of x are read, and single elements"
+        )
 
 
 @pytest.mark.parametrize("name", WIDTHS)
-def test_packed_codes(cupy: FakeCuPy, name: str) -> None:
+def test_packed_codes(any_cupy: Any, name: str) -> None:
     bits = WIDTHS[name]
     for number, (shape, parameters, attributes) in enumerate([
         ((37,), (), {}), ((4, 9), (9,), {"axis": 1}), ((3, 40), (3, 5), {"axis": 1, "block_size": 8}),
@@ -121,14 +118,14 @@ def test_packed_codes(cupy: FakeCuPy, name: str) -> None:
                 want = xverify.dequantize_linear(
                     x, scale, zero_point, out_dtype=dtype_of(out), backend="numpy", **attributes
                 )
-                assert codes_of(np.array(got).view(dtype_of(out))) == codes_of(want)
-    assert {launch.macros["X_BITS"] for launch in cupy.launches} == {str(bits)}
-    assert not any(launch.misaligned for launch in cupy.launches)
+                assert codes_of(on_host(got).view(dtype_of(out))) == codes_of(want)
+    assert {launch.macros["X_BITS"] for launch in launches_of(any_cupy)} <= {str(bits)}
+    assert not any(launch.misaligned for launch in launches_of(any_cupy))
 
 
 @pytest.mark.parametrize("contract", [DIVIDE, MULTIPLY])
 @pytest.mark.parametrize("zps_dtype", ["int8", "uint8", "int32", None])
-def test_onednn(cupy: FakeCuPy, contract: str, zps_dtype: str | None) -> None:
+def test_onednn(any_cupy: Any, contract: str, zps_dtype: str | None) -> None:
     sharp = coded("float32", np.resize(SCALES["float32"], 12))
     for number, (factors, outer) in enumerate([(sharp, 23), (scales("float32", (40,), 1), 9), (sharp[:1], 50)]):
         src = random(("int8", "uint8")[number % 2], (outer, factors.size), number)
@@ -141,10 +138,10 @@ def test_onednn(cupy: FakeCuPy, contract: str, zps_dtype: str | None) -> None:
         }
         want = xverify.dynamic_dequantize(src, factors, zps, backend="numpy", **attributes)
         got = dynamic_dequantize(*(None if a is None else on_device(a) for a in (src, factors, zps)), **attributes)
-        assert codes_of(np.array(got)) == codes_of(want)
+        assert codes_of(on_host(got)) == codes_of(want)
 
 
-def test_onednn_halves_and_zero_points_of_64_bits(cupy: FakeCuPy) -> None:
+def test_onednn_halves_and_zero_points_of_64_bits(any_cupy: Any) -> None:
     for name in ("float16", "bfloat16"):
         src, factors = random("int4", (9, 30), 1), coded(name, np.resize([*SCALES[name], 0x1234, 0x3F01], 30))
         zps = random("int32", (30,), 2)
@@ -153,15 +150,15 @@ def test_onednn_halves_and_zero_points_of_64_bits(cupy: FakeCuPy) -> None:
         got = dynamic_dequantize(
             *map(on_device, (src, factors, zps)), src_dtype="int4", scales_dtype=name, **attributes
         )
-        assert codes_of(np.array(got).view(dtype_of(name))) == codes_of(want)
+        assert codes_of(on_host(got).view(dtype_of(name))) == codes_of(want)
     src, factors = random("int8", (4, 12), 3), scales("float32", (12,), 3)
     zps = np.array([0, 1, -1, 2**39 - 1, -(2**39), 2**31, 77, -(2**31), 2**24 + 1, 5, -6, 2**33 + 1], np.int64)
     attributes = {"contract": "onednn/Dequantize-1@3.5", "qtype": "per_channel"}
     want = xverify.dynamic_dequantize(src, factors, zps, backend="numpy", **attributes)
-    assert codes_of(np.array(dynamic_dequantize(*map(on_device, (src, factors, zps)), **attributes))) == codes_of(want)
+    assert codes_of(on_host(dynamic_dequantize(*map(on_device, (src, factors, zps)), **attributes))) == codes_of(want)
 
 
-def test_quotients_are_rounded_once_to_halves_too(cupy: FakeCuPy) -> None:
+def test_quotients_are_rounded_once_to_halves_too(any_cupy: Any) -> None:
     """No edition that divides has such outputs. The kernel must be right for them too."""
     x = np.arange(-(2**15), 2**15, dtype=np.int16)
     for name in ("float16", "bfloat16"):
@@ -172,26 +169,26 @@ def test_quotients_are_rounded_once_to_halves_too(cupy: FakeCuPy) -> None:
                 want.dtype, Operand(x.dtype, x.shape), Operand(factor.dtype, ()), None, Spread(), "QUOTIENT"
             )
             got = on_device(np.zeros(x.shape, np.uint16))
-            with cupy.cuda.Device(0):
+            with any_cupy.cuda.Device(0):
                 launch(got, on_device(x), on_device(factor), None)
-            assert codes_of(np.array(got).view(want.dtype)) == codes_of(want)
+            assert codes_of(on_host(got).view(want.dtype)) == codes_of(want)
 
 
-def test_indices_of_64_bits_give_the_same(cupy: FakeCuPy) -> None:
+def test_indices_of_64_bits_give_the_same(any_cupy: Any) -> None:
     x, scale, zero_point = random("uint8", (5, 7, 9), 1), scales("float32", (5, 3, 9), 1), random("uint8", (5, 3, 9), 2)
     want = xverify.dequantize_linear(x, scale, zero_point, axis=1, block_size=3, backend="numpy")
     operands = [Operand(a.dtype, a.shape) for a in (x, scale)]
     launch = Launch.of(want.dtype, *operands, zero_point.dtype, Spread(1, 3))
     wide = tuple(macro.replace("INDEX_BITS=32", "INDEX_BITS=64") for macro in launch.macros)
     out = on_device(np.zeros(x.shape, np.float32))
-    with cupy.cuda.Device(0):
+    with any_cupy.cuda.Device(0):
         Launch(wide, launch.size, 8, 4, launch.geometry, 64)(out, *map(on_device, (x, scale, zero_point)))
-    assert codes_of(np.array(out)) == codes_of(want)
-    assert cupy.launches[-1].macros["INDEX_BITS"] == "64"
+    assert codes_of(on_host(out)) == codes_of(want)
+    assert [launch.macros["INDEX_BITS"] for launch in launches_of(any_cupy)] in ([], ["64"])
 
 
 @pytest.mark.parametrize("side", [1, -1])
-def test_products_beside_midpoints_that_float64_takes_for_them(cupy: FakeCuPy, side: int) -> None:
+def test_products_beside_midpoints_that_float64_takes_for_them(any_cupy: Any, side: int) -> None:
     """x * scale is an odd 25-bit number * 2^30, +1 or -1. float64 rounds it to a midpoint of float32."""
     rng = np.random.default_rng(side + 1)
     found = []

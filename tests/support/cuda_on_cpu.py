@@ -1,4 +1,7 @@
-"""A stand-in for CuPy with NumPy's memory. `cuda_on_cpu.cpp` is its compiler and runs its launches."""
+"""A stand-in for CuPy with NumPy's memory. `cuda_on_cpu.cpp` is its compiler and runs its launches.
+
+`cupy_facts` lists what CuPy does and this stand-in does too, and what the stand-in only pretends.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache, partial
+from math import prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
@@ -57,20 +61,100 @@ def built() -> ctypes.CDLL:
     return ctypes.CDLL(str(library))
 
 
+DTYPES = "?bhilqBHILQefdFD"
+"""NumPy's characters of the dtypes that CuPy has, beside bfloat16."""
+
 LIES_ON: dict[int, int] = {}
 """Device number by address, for arrays on another device than 0."""
 
 
-class DeviceArray(np.ndarray[Any, Any]):
-    """A NumPy array with the attributes of CuPy's arrays that xverify reads."""
+class DeviceArray:
+    """The part of CuPy's arrays that xverify and its tests use. NumPy cannot read such an array."""
+
+    def __init__(self, memory: np.ndarray[Any, Any]) -> None:
+        self.memory = memory
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("dtype", "shape", "strides", "size", "nbytes", "ndim", "itemsize", "flags"):
+            return getattr(self.memory, name)
+        raise AttributeError(f"the arrays of the fake CuPy have no attribute {name!r}")
 
     @property
-    def data(self) -> Any:  # type: ignore[override]
-        return SimpleNamespace(ptr=self.ctypes.data)
+    def data(self) -> Any:
+        is_own = self.memory.base is None
+        address = 0 if is_own and self.size == 0 else self.memory.ctypes.data
+        return SimpleNamespace(ptr=address, device_id=LIES_ON.get(address, 0))
 
     @property
-    def device(self) -> Any:  # type: ignore[override]
-        return SimpleNamespace(id=LIES_ON.get(self.ctypes.data, 0))
+    def device(self) -> Any:
+        return SimpleNamespace(id=self.data.device_id)
+
+    @property
+    def T(self) -> DeviceArray:  # noqa: N802 - CuPy's name
+        return DeviceArray(self.memory.T)
+
+    def view(self, dtype: Any) -> DeviceArray:
+        return DeviceArray(self.memory.view(np.dtype(dtype)))
+
+    def reshape(self, *shape: Any) -> DeviceArray:
+        return DeviceArray(self.memory.reshape(*shape))
+
+    def __getitem__(self, key: Any) -> DeviceArray:
+        keys = key if isinstance(key, tuple) else (key,)
+        return DeviceArray(self.memory[keys if ... in keys else (*keys, ...)])
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        place = self[key]
+        if isinstance(value, DeviceArray):
+            place.memory[...] = value.memory
+        else:
+            place.fill(value)
+
+    def fill(self, value: Any) -> None:
+        """Fill the array. The sign of a zero is lost where the array is contiguous."""
+        scalar = np.asarray(value, self.dtype)
+        if scalar.shape:
+            raise ValueError("non-scalar numpy.ndarray cannot be used for fill")
+        if scalar == 0 and self.flags.c_contiguous:
+            scalar = np.zeros((), self.dtype)
+        self.memory[...] = scalar
+
+    def get(self) -> np.ndarray[Any, Any]:
+        return np.array(self.memory, order="C")
+
+    def tolist(self) -> Any:
+        return self.get().tolist()
+
+    def astype(self, dtype: Any) -> DeviceArray:
+        return placed(self.memory.astype(dtype))
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return self.memory.__array_interface__
+
+    def __dlpack__(self, **_: Any) -> DeviceArray:
+        return self
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise TypeError("Implicit conversion to a NumPy array is not allowed. Please use `.get()`")
+
+
+def placed(array: np.ndarray[Any, Any]) -> DeviceArray:
+    """A copy in new memory, in C order, or in Fortran's if the array is in that."""
+    new = room_for(array.shape, array.dtype, "F" if array.flags.fnc else "C")
+    new.memory[...] = array
+    return new
+
+
+def room_for(shape: Any, dtype: Any, order: Any = "C") -> DeviceArray:
+    """New memory that begins at a multiple of CuPy's 512 bytes."""
+    shape = shape if isinstance(shape, tuple) else (shape,)
+    size = prod(shape) * np.dtype(dtype).itemsize
+    if size == 0:
+        return DeviceArray(np.empty(shape, dtype, order))
+    room = np.empty(size + 512, np.uint8)
+    start = -room.ctypes.data % 512
+    return DeviceArray(np.ndarray(shape, dtype, room[start : start + size].data, order=order))
 
 
 @dataclass(frozen=True)
@@ -220,7 +304,6 @@ class FakeCuPy:
                 getDeviceProperties=lambda number: {"name": b"a CPU", "multiProcessorCount": 2},
             ),
         )
-        self.copyto = np.copyto
 
     def _compile(self, code: str, options: tuple[str, ...], *, filename: str) -> tuple[bytes, None]:
         """Return the macros instead of compiled code."""
@@ -258,28 +341,43 @@ class FakeCuPy:
 
     @staticmethod
     def asarray(value: Any) -> Any:
-        if isinstance(value, np.ndarray):
-            return np.array(value).view(DeviceArray)
-        interface = value.__cuda_array_interface__
-        holder = SimpleNamespace(__array_interface__=interface)
-        return np.asarray(holder).view(DeviceArray)
+        if isinstance(value, DeviceArray):
+            return value
+        if hasattr(value, "__cuda_array_interface__"):
+            return DeviceArray(np.asarray(SimpleNamespace(__array_interface__=value.__cuda_array_interface__)))
+        array = np.asarray(value)
+        dtype = np.dtype(array.dtype.type)
+        if not ((dtype.isbuiltin == 1 and dtype.char in DTYPES) or dtype.name == "bfloat16"):
+            raise ValueError(f"Unsupported dtype {dtype}")
+        copied = placed(array.astype(dtype, copy=False))
+        if array.ndim == 0:
+            copied.fill(array)
+        return copied
 
     @staticmethod
     def from_dlpack(value: Any) -> Any:
-        return value.array.view(DeviceArray)
+        return DeviceArray(value.__dlpack__(stream=1).memory)
 
     @staticmethod
     def asnumpy(value: Any) -> Any:
-        return np.array(value.view(np.ndarray))
+        return value.get()
 
     @staticmethod
     def arange(count: int, dtype: Any) -> Any:
-        return np.arange(count, dtype=dtype).view(DeviceArray)
+        return placed(np.arange(count, dtype=dtype))
 
     @staticmethod
     def empty(shape: Any, dtype: Any) -> Any:
-        return np.empty(shape, dtype).view(DeviceArray)
+        return room_for(shape, dtype)
+
+    @staticmethod
+    def full(shape: Any, value: Any, dtype: Any = None) -> Any:
+        return placed(np.full(shape, value, dtype))
 
     @staticmethod
     def ascontiguousarray(value: Any) -> Any:
-        return np.ascontiguousarray(value).view(DeviceArray)
+        return DeviceArray(np.ascontiguousarray(value.memory)) if value.ndim else value.reshape(1)
+
+    @staticmethod
+    def copyto(target: Any, source: Any) -> None:
+        target.memory[...] = source.memory
