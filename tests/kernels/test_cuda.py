@@ -62,6 +62,18 @@ def test_every_code_of_the_small_types_with_sharp_scales(cupy: FakeCuPy, name: s
     assert not any(launch.misaligned for launch in cupy.launches)
 
 
+@pytest.mark.parametrize("capability", [750, 860])
+def test_cards_without_the_newest_conversions(cupy: FakeCuPy, capability: int) -> None:
+    """From 8.0 on there is one to bfloat16, from 8.9 on one of float8_e4m3fn."""
+    cupy.capability = capability
+    for name, scale_name, out in (
+        ("float8_e4m3fn", "float32", "float32"), ("float8_e4m3fn", "float16", "float16"),
+        ("uint8", "bfloat16", "bfloat16"), ("int16", "float32", "bfloat16"),
+    ):  # fmt: skip
+        x, factors = all_codes(name), coded(scale_name, SCALES[scale_name])
+        check(np.tile(x, (factors.size, 1)), factors, None, axis=0, out_dtype=dtype_of(out))
+
+
 @pytest.mark.parametrize("name", QUANTIZED)
 def test_triples_that_tell_recipes_apart(cupy: FakeCuPy, name: str) -> None:
     for seed, scale in enumerate(SCALES):
@@ -95,10 +107,10 @@ def test_granularities_shapes_and_starts(cupy: FakeCuPy, x_name: str, scale_name
     for number, (shape, parameters, attributes) in enumerate(cases):
         zero_point = random(x_name, parameters, number) if number % 3 else None
         x, scale = random(x_name, shape, number), scales(scale_name, parameters, number)
-        start = (0, 1, 3, 8, 5)[number % 5]
-        check(x, scale, zero_point, start, out_dtype=dtype_of(out), **attributes)
+        for start in {0, (0, 1, 3, 8, 5)[number % 5]}:
+            check(x, scale, zero_point, start, out_dtype=dtype_of(out), **attributes)
     assert not any(launch.misaligned for launch in cupy.launches)
-    assert {launch.macros["SPREAD"] for launch in cupy.launches} == {"0", "1"}
+    assert {launch.macros["SPREAD"] for launch in cupy.launches} == {"0", "1", "2", "3"}
     assert {launch.numbers[2] for launch in cupy.launches} == {0, 1}, "vectors of x are read, and elements one by one"
 
 

@@ -25,7 +25,7 @@ CPP = Path(__file__).with_name("cuda_on_cpu.cpp")
 KEPT = Path(__file__).with_name("__pycache__")
 
 NAMED = ("X_TYPE", "SCALE_TYPE", "ZERO_TYPE", "OUT_TYPE", "FORMULA")
-MACROS = (*NAMED, "X_BITS", "ZERO_BITS", "SPREAD", "INDEX_BITS")
+MACROS = (*NAMED, "X_BITS", "ZERO_BITS", "SPREAD", "VECTORS", "INDEX_BITS")
 
 FLAGS = (
     "-std=c++17", "-O1", "-ffp-contract=off", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror",
@@ -185,8 +185,6 @@ class Kernel:
     """A compiled kernel."""
 
     launch: Callable[..., None]
-    num_regs: int = 41
-    """Registers of a thread."""
 
     def __call__(self, grid: tuple[int], block: tuple[int], arguments: tuple[Any, ...]) -> None:
         self.launch(grid, block, arguments)
@@ -203,6 +201,8 @@ class FakeCuPy:
     compiled: list[tuple[str, ...]] = field(default_factory=list)
     ndarray: type = DeviceArray
     devices: int = 1
+    capability: int = 900
+    """The compute capability times 100 whose instructions the kernels have."""
     __version__: str = "of the tests"
 
     def __post_init__(self) -> None:
@@ -250,7 +250,7 @@ class FakeCuPy:
         counted = (ctypes.c_ulonglong * 2)()
         threads = self.threads or block[0]
         self.library.run(
-            (ctypes.c_int * len(MACROS))(*values), grid[0], threads, *(ctypes.c_void_p(a.data.ptr) for a in arrays),
+            (ctypes.c_int * len(MACROS))(*values), self.capability, grid[0], threads, *(ctypes.c_void_p(a.data.ptr) for a in arrays),
             (ctypes.c_ulonglong * 16)(*map(int, numbers)), counted,
         )  # fmt: skip
         device, stream = current()
