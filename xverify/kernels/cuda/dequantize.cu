@@ -254,12 +254,11 @@ struct Operands {
     Byte* y;
 };
 
-// one: the parameter, if SPREAD is ONE.
-__device__ inline void write_one(const Operands& operands, Index index, Parameter one, const Geometry& geometry)
+__device__ inline void write_one(const Operands& operands, Index index, const Geometry& geometry)
 {
     const Word words[1] = {element(operands.x, index, X_BITS)};
-    if (SPREAD != ONE) one = parameter_at(operands.scale, operands.zero, number_at(index, geometry));
-    store_one(operands.y, index, result(words, 0, storage_bits(X_TYPE), one, true));
+    const Parameter parameter = parameter_at(operands.scale, operands.zero, number_at(index, geometry));
+    store_one(operands.y, index, result(words, 0, storage_bits(X_TYPE), parameter, true));
 }
 
 // The parameters of a vector's lanes.
@@ -294,13 +293,12 @@ __device__ inline bool is_shared(Index first, const Geometry& geometry)
 }
 
 // Writes a vector.
-__device__ inline void write(
-    const Operands& operands, const Codes& codes, Index first, Parameter one, const Geometry& geometry, bool streamed)
+__device__ inline void write(const Operands& operands, const Codes& codes, Index first, const Geometry& geometry, bool streamed)
 {
     float results[MOST_LANES];
     bool careful = false;
     if (is_shared(first, geometry)) {
-        if (SPREAD != ONE) one = parameter_at(operands.scale, operands.zero, number_at(first, geometry));
+        const Parameter one = parameter_at(operands.scale, operands.zero, number_at(first, geometry));
         careful = needs_care(one.scale);
 #pragma unroll
         for (int lane = 0; lane < MOST_LANES; ++lane) {
@@ -319,7 +317,7 @@ __device__ inline void write(
     }
     if (careful) {
 #pragma unroll 1
-        for (Index index = first; index < first + (Index)lanes(); ++index) write_one(operands, index, one, geometry);
+        for (Index index = first; index < first + (Index)lanes(); ++index) write_one(operands, index, geometry);
     } else {
         store(operands.y, first, results, streamed);
     }
@@ -350,29 +348,32 @@ KERNEL void dequantize(
     const Operands operands = {x, scale, zero, y};
     const Index count = (Index)lanes(), begin = (Index)head;
     const Index vectors = has_vectors(operands, begin) ? ((Index)size - begin) / count : 0;
-    Parameter one = {0.0f, 0.0f, 0.0, scale};
-    if (SPREAD == ONE) one = parameter_at(scale, zero, 0);
 
-    const Index tile = THREADS * VECTORS;
-    for (Index start = blockIdx.x * tile + threadIdx.x; start < vectors; start += gridDim.x * tile) {
-        Codes codes[MOST_VECTORS];
+    for (Index start = blockIdx.x * (Index)(THREADS * VECTORS) + threadIdx.x; start < vectors;
+         start += gridDim.x * (Index)(THREADS * VECTORS)) {
+        if (whole && start + (VECTORS - 1) * THREADS < vectors) {
+            // Without a branch between them, so that all are read before the first is written.
+            Codes codes[MOST_VECTORS];
 #pragma unroll
-        for (int turn = 0; turn < MOST_VECTORS; ++turn) {
-            const Index vector = start + (Index)turn * THREADS;
-            if (turn >= VECTORS || vector >= vectors) break;
-            if (whole) load(codes[turn], x, begin + vector * count, X_BITS, streamed);
-            else gather(codes[turn], x, begin + vector * count, X_BITS);
-        }
+            for (int turn = 0; turn < MOST_VECTORS; ++turn)
+                if (turn < VECTORS) load(codes[turn], x, begin + (start + turn * THREADS) * count, X_BITS, streamed);
+            // The compiler must not read parameters, which are the same in all turns of the outer loop, before it: x would wait for them.
+            const Operands operands = {x, opaque(scale), opaque(zero), y};
 #pragma unroll
-        for (int turn = 0; turn < MOST_VECTORS; ++turn) {
-            const Index vector = start + (Index)turn * THREADS;
-            if (turn >= VECTORS || vector >= vectors) break;
-            write(operands, codes[turn], begin + vector * count, one, geometry, streamed);
+            for (int turn = 0; turn < MOST_VECTORS; ++turn)
+                if (turn < VECTORS) write(operands, codes[turn], begin + (start + turn * THREADS) * count, geometry, streamed);
+        } else {
+#pragma unroll 1
+            for (Index vector = start; vector < vectors && vector < start + VECTORS * THREADS; vector += THREADS) {
+                Codes codes;
+                gather(codes, x, begin + vector * count, X_BITS);
+                write(operands, codes, begin + vector * count, geometry, streamed);
+            }
         }
     }
 
     const Index threads = gridDim.x * (Index)THREADS, thread = blockIdx.x * (Index)THREADS + threadIdx.x;
     const Index tail = begin + vectors * count, rest = (Index)size - vectors * count;
     for (Index number_ = thread; number_ < rest; number_ += threads)
-        write_one(operands, number_ < begin ? number_ : tail + (number_ - begin), one, geometry);
+        write_one(operands, number_ < begin ? number_ : tail + (number_ - begin), geometry);
 }
