@@ -5,9 +5,8 @@
 
 Nothing here is a time on a card. The columns of the table:
 
-- instructions: of one element, on the shortest path through the kernel's loop that writes all vectors of a thread. A path that
-  is short because a value is a NaN or an infinity counts too, so the true number may be higher, never lower.
-- once: instructions of a thread before and after the loop, on its shortest path.
+- instructions: of one element: those of a thread on the shortest path through the whole kernel that writes all its vectors. A path
+  that is short because a value is a NaN or an infinity counts too, so the true number may be higher, never lower.
 - all: instructions of the whole kernel.
 - slow: conversions from and to integers and other numbers that a card does at an eighth of its speed or slower, and all
   operations in float64, of the whole kernel.
@@ -164,7 +163,7 @@ def row(case: Case, capability: str, vectors: int) -> list[str]:
         code, labels = instructions(output("nvdisasm", "-c", file))
         usage = output("cuobjdump", "-res-usage", file)
     loads = -(-launch.lanes * launch.x_bits // 128)
-    first, second = (shortest(code, labels, loads * number, number) for number in (vectors, 2 * vectors))
+    count = shortest(code, labels, loads * vectors, vectors)
     accesses = {"LDG": Counter[int](), "STG": Counter[int]()}
     for one in code:
         kind, *rest = one.operation.split(".")
@@ -173,8 +172,7 @@ def row(case: Case, capability: str, vectors: int) -> list[str]:
             accesses[kind][next((sizes[part] for part in rest if part in sizes), 4)] += 1
     registers, local = (int(re.search(rf"{name}:(\d+)", usage)[1]) for name in ("REG", "LOCAL"))  # type: ignore[index]
     return [
-        case.name, capability, f"{(second - first) / (vectors * launch.lanes):.1f}", str(2 * first - second),
-        str(len(code)), str(sum(bool(SLOW.match(one.operation)) for one in code)),
+        case.name, capability, f"{count / (vectors * launch.lanes):.1f}", str(len(code)), str(sum(bool(SLOW.match(one.operation)) for one in code)),
         str(sum(one.operation.startswith("CALL") and ".L_x" not in one.operands for one in code)), str(registers), str(local),
         *(" ".join(f"{counts[size]}x{size}" for size in sorted(counts, reverse=True)) for counts in accesses.values()),
         f"{seconds:.2f}",
@@ -182,7 +180,7 @@ def row(case: Case, capability: str, vectors: int) -> list[str]:
 
 
 HEADINGS = (
-    "case", "sm", "instructions", "once", "all", "slow", "calls", "registers", "spills", "loads", "stores", "compiled",
+    "case", "sm", "instructions", "all", "slow", "calls", "registers", "spills", "loads", "stores", "compiled",
 )  # fmt: skip
 
 

@@ -113,8 +113,6 @@ static unsigned int float16_pair_of_float8_e4m3fn(unsigned short codes)
     return pair;
 }
 
-static const unsigned char* opaque(const unsigned char* address) { return address; }
-
 // What the last run did: vectors of 16 bytes written, those of them that were streamed, and accesses that a card would refuse.
 static thread_local unsigned long long streamed_stores, misaligned;
 

@@ -81,10 +81,9 @@ __device__ inline bool is_aligned(const Byte* from, int bits)
     return (unsigned long long)from % (bytes > 16 ? 16 : bytes) == 0;
 }
 
-// Reads that many elements at once. once: nothing reads them again.
-__device__ inline void load(Codes& codes, const Byte* from, Index first, int bits, bool once)
+// Reads a vector of elements. once: nothing reads them again.
+__device__ inline void load(Codes& codes, const Byte* at, int bits, bool once)
 {
-    const Byte* at = address(from, first, bits);
     switch (lanes() * bits / 8) {
     case 1: codes.words[0] = once ? __ldcs(at) : __ldg(at); break;
     case 2: codes.words[0] = once ? __ldcs((const unsigned short*)at) : __ldg((const unsigned short*)at); break;
@@ -117,8 +116,8 @@ __device__ inline void gather(Codes& codes, const Byte* from, Index first, int b
     }
 }
 
-// Writes that many results at once. streamed: past what the caches are kept for.
-__device__ inline void store(Byte* to, Index first, const float* results, bool streamed)
+// Writes a vector of results. streamed: past what the caches are kept for.
+__device__ inline void store(Byte* to, const float* results, bool streamed)
 {
     uint4 four;
     if (OUT_TYPE == FLOAT32) {
@@ -127,9 +126,8 @@ __device__ inline void store(Byte* to, Index first, const float* results, bool s
         four.x = narrowed(results[0], results[1]); four.y = narrowed(results[2], results[3]);
         four.z = narrowed(results[4], results[5]); four.w = narrowed(results[6], results[7]);
     }
-    uint4* at = (uint4*)(to + (unsigned long long)first * (16 / lanes()));
-    if (streamed) __stcs(at, four);
-    else __stwb(at, four);
+    if (streamed) __stcs((uint4*)to, four);
+    else __stwb((uint4*)to, four);
 }
 
 __device__ inline void store_one(Byte* to, Index index, float result)
@@ -143,9 +141,14 @@ __device__ inline void store_one(Byte* to, Index index, float result)
 // ONE: one parameter serves all.
 // ANY: x is (outer, extent, inner) in C order. Every `run` elements along the axis share parameters; parameter number outer index *
 //   outer_stride + (index along the axis / run) * run_stride + inner index * inner_stride. inner_stride: 0 or 1.
-// RUNS: number index / run % extent, and `run` is a multiple of `lanes()`: a vector has one parameter.
-// COLUMNS: number index / inner / run * inner + index % inner, and `inner` is a multiple of `lanes()`: a vector's parameters are adjacent.
-enum Spread { ONE, ANY, RUNS, COLUMNS };
+// In all others every vector of `lanes()` elements lies in one run, and in one row of `inner` elements:
+// RUNS: number index / run.
+// AXIS: number index / run % extent.
+// COLUMNS: number index % inner. A vector's parameters are adjacent.
+// BLOCKS: number index / inner / run * inner + index % inner. A vector's parameters are adjacent.
+enum Spread { ONE, ANY, RUNS, AXIS, COLUMNS, BLOCKS };
+
+__device__ inline bool has_adjacent() { return SPREAD == COLUMNS || SPREAD == BLOCKS; }
 
 struct Geometry {
     Divisor inner, extent, run;
@@ -198,18 +201,15 @@ __device__ inline Index shared_for(const Place& place, const Geometry& geometry)
 
 __device__ inline Index number_at(Index index, const Geometry& geometry)
 {
-    switch (SPREAD) {
-    case ANY: return place_of(index, geometry).number;
-    case RUNS: {
-        const Index run = quotient(index, geometry.run);
-        return run - quotient(run, geometry.extent) * geometry.extent.value;
-    }
-    case COLUMNS: {
+    if (SPREAD == ONE) return 0;
+    if (SPREAD == ANY) return place_of(index, geometry).number;
+    if (has_adjacent()) {
         const Index row = quotient(index, geometry.inner);
-        return index - (row - quotient(row, geometry.run)) * geometry.inner.value;
+        const Index above = SPREAD == COLUMNS ? row : row - quotient(row, geometry.run);
+        return index - above * geometry.inner.value;
     }
-    default: return 0;
-    }
+    const Index run = quotient(index, geometry.run);
+    return SPREAD == RUNS ? run : run - quotient(run, geometry.extent) * geometry.extent.value;
 }
 
 // The parameter of a lane. Words: as in `raw`.
@@ -264,11 +264,11 @@ __device__ inline void write_one(const Operands& operands, Index index, const Ge
 // The parameters of a vector's lanes.
 __device__ inline void parameters_of(Parameter* parameters, const Operands& operands, Index first, const Geometry& geometry)
 {
-    if (SPREAD == COLUMNS) {
+    if (has_adjacent()) {
         const Index number_ = number_at(first, geometry);
         Codes scales, zeros;
-        load(scales, operands.scale, number_, storage_bits(SCALE_TYPE), false);
-        if (ZERO_TYPE != NONE) load(zeros, operands.zero, number_, ZERO_BITS, false);
+        load(scales, address(operands.scale, number_, storage_bits(SCALE_TYPE)), storage_bits(SCALE_TYPE), false);
+        if (ZERO_TYPE != NONE) load(zeros, address(operands.zero, number_, ZERO_BITS), ZERO_BITS, false);
 #pragma unroll
         for (int lane = 0; lane < MOST_LANES; ++lane) {
             if (lane >= lanes()) break;
@@ -289,11 +289,12 @@ __device__ inline void parameters_of(Parameter* parameters, const Operands& oper
 __device__ inline bool is_shared(Index first, const Geometry& geometry)
 {
     if (SPREAD == ANY) return shared_for(place_of(first, geometry), geometry) >= (Index)lanes();
-    return SPREAD != COLUMNS;
+    return !has_adjacent();
 }
 
-// Writes a vector.
-__device__ inline void write(const Operands& operands, const Codes& codes, Index first, const Geometry& geometry, bool streamed)
+// Writes the vector that begins with element `first`. to: its place in y.
+__device__ inline void write(
+    const Operands& operands, const Codes& codes, Index first, Byte* to, const Geometry& geometry, bool streamed)
 {
     float results[MOST_LANES];
     bool careful = false;
@@ -319,21 +320,22 @@ __device__ inline void write(const Operands& operands, const Codes& codes, Index
 #pragma unroll 1
         for (Index index = first; index < first + (Index)lanes(); ++index) write_one(operands, index, geometry);
     } else {
-        store(operands.y, first, results, streamed);
+        store(to, results, streamed);
     }
 }
 
 // True if the elements behind the first `begin`, at which y is aligned, can be written in vectors.
 __device__ inline bool has_vectors(const Operands& operands, Index begin)
 {
-    if (SPREAD == RUNS) return begin == 0;
-    return SPREAD != COLUMNS || (begin == 0 && is_aligned(operands.scale, storage_bits(SCALE_TYPE))
-                                 && (ZERO_TYPE == NONE || is_aligned(operands.zero, ZERO_BITS)));
+    if (SPREAD == ONE || SPREAD == ANY) return true;
+    if (has_adjacent() && !is_aligned(operands.scale, storage_bits(SCALE_TYPE))) return false;
+    if (has_adjacent() && ZERO_TYPE != NONE && !is_aligned(operands.zero, ZERO_BITS)) return false;
+    return begin == 0;
 }
 
 // size: elements of x. head: those before y's first 16-byte boundary, at most size. whole: whether x is aligned there too, so
 // that vectors of it can be read. streamed: whether x and y are so large that no cache keeps them. A block writes THREADS * VECTORS
-// adjacent vectors, and the next that many behind all blocks'. So the grid may be of any size; more blocks than that do nothing.
+// adjacent vectors. What the grid is too small for is written element by element, as are elements before and behind the vectors.
 KERNEL void dequantize(
     const Byte* __restrict__ x, const Byte* __restrict__ scale, const Byte* __restrict__ zero, Byte* __restrict__ y,
     Long size, Long head, Long whole, Long streamed,
@@ -346,29 +348,29 @@ KERNEL void dequantize(
         {(Index)inner, (Index)inner_multiplier, (int)inner_shift}, {(Index)extent, (Index)extent_multiplier, (int)extent_shift},
         {(Index)run, (Index)run_multiplier, (int)run_shift}, (Index)outer_stride, (Index)run_stride, (Index)inner_stride};
     const Operands operands = {x, scale, zero, y};
-    const Index count = (Index)lanes(), begin = (Index)head;
-    const Index vectors = has_vectors(operands, begin) ? ((Index)size - begin) / count : 0;
+    const Index count = (Index)lanes(), begin = (Index)head, tile = THREADS * VECTORS;
+    const Index covered = gridDim.x * tile, most = has_vectors(operands, begin) ? ((Index)size - begin) / count : 0;
+    const Index vectors = most < covered ? most : covered, start = blockIdx.x * tile + threadIdx.x;
 
-    for (Index start = blockIdx.x * (Index)(THREADS * VECTORS) + threadIdx.x; start < vectors;
-         start += gridDim.x * (Index)(THREADS * VECTORS)) {
-        if (whole && start + (VECTORS - 1) * THREADS < vectors) {
-            // Without a branch between them, so that all are read before the first is written.
-            Codes codes[MOST_VECTORS];
+    const Index first = begin + start * count;
+    Byte* const to = y + (unsigned long long)first * (16 / lanes());
+    if (whole && start + (VECTORS - 1) * THREADS < vectors) {
+        // Without a branch between them, so that all are read before the first is written.
+        const Byte* const from = address(x, first, X_BITS);
+        Codes codes[MOST_VECTORS];
 #pragma unroll
-            for (int turn = 0; turn < MOST_VECTORS; ++turn)
-                if (turn < VECTORS) load(codes[turn], x, begin + (start + turn * THREADS) * count, X_BITS, streamed);
-            // The compiler must not read parameters, which are the same in all turns of the outer loop, before it: x would wait for them.
-            const Operands operands = {x, opaque(scale), opaque(zero), y};
+        for (int turn = 0; turn < MOST_VECTORS; ++turn)
+            if (turn < VECTORS) load(codes[turn], from + turn * (THREADS * lanes() * X_BITS / 8), X_BITS, streamed);
 #pragma unroll
-            for (int turn = 0; turn < MOST_VECTORS; ++turn)
-                if (turn < VECTORS) write(operands, codes[turn], begin + (start + turn * THREADS) * count, geometry, streamed);
-        } else {
+        for (int turn = 0; turn < MOST_VECTORS; ++turn)
+            if (turn < VECTORS)
+                write(operands, codes[turn], first + turn * THREADS * count, to + turn * (THREADS * 16), geometry, streamed);
+    } else {
 #pragma unroll 1
-            for (Index vector = start; vector < vectors && vector < start + VECTORS * THREADS; vector += THREADS) {
-                Codes codes;
-                gather(codes, x, begin + vector * count, X_BITS);
-                write(operands, codes, begin + vector * count, geometry, streamed);
-            }
+        for (int turn = 0; turn < VECTORS && start + turn * THREADS < vectors; ++turn) {
+            Codes codes;
+            gather(codes, x, first + turn * THREADS * count, X_BITS);
+            write(operands, codes, first + turn * THREADS * count, to + turn * (THREADS * 16), geometry, streamed);
         }
     }
 

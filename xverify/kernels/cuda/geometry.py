@@ -19,9 +19,15 @@ class Kind(IntEnum):
     """As `Geometry` says."""
 
     RUNS = 2
+    """Parameter number index // run. All elements of a vector share one."""
+
+    AXIS = 3
     """Parameter number index // run % extent. All elements of a vector share one."""
 
-    COLUMNS = 3
+    COLUMNS = 4
+    """Parameter number index % inner. Those of a vector are adjacent."""
+
+    BLOCKS = 5
     """Parameter number index // inner // run * inner + index % inner. Those of a vector are adjacent."""
 
 
@@ -84,13 +90,12 @@ def in_vectors(any_kind: Geometry, size: int, lanes: int, adjacent: bool = True)
     """
     inner, extent, run = any_kind.inner, any_kind.extent, any_kind.run
     has_whole_runs = extent % run == 0 or inner * extent == size
-    if inner > 1 and any_kind.inner_stride == 0 and inner % lanes == 0:
-        return Kind.RUNS, Geometry(1, extent, inner, 0, 1, 0)
+    if any_kind.inner_stride == 0 and inner > 1 and inner % lanes == 0:
+        return Kind.RUNS if inner * extent == size else Kind.AXIS, Geometry(1, extent, inner, 0, 1, 0)
     if inner == 1 and has_whole_runs and run % lanes == 0:
-        return Kind.RUNS, Geometry(1, -(-size // run), run, 0, 1, 0)
+        return Kind.RUNS, Geometry(1, size, run, 0, 1, 0)
     if adjacent and any_kind.inner_stride == 1 and has_whole_runs and inner % lanes == 0:
-        # Where all rows share their parameters, the run is all rows.
-        return Kind.COLUMNS, Geometry(inner, 1, run if any_kind.outer_stride else size // inner, 0, 1, 1)
+        return Kind.BLOCKS if any_kind.outer_stride else Kind.COLUMNS, Geometry(inner, 1, run, 0, 0, 1)
     return Kind.ANY, any_kind
 
 

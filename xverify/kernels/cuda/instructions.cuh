@@ -42,10 +42,3 @@ __device__ inline Word float16_pair_of_float8_e4m3fn(unsigned short codes)
     asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(pair) : "h"(codes));
     return pair;
 }
-
-// The same address. The compiler does not know that it is.
-__device__ inline const Byte* opaque(const Byte* address)
-{
-    asm("" : "+l"(address));
-    return address;
-}
