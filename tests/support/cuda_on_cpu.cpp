@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define __device__ static
+#define __constant__ static const
 #define KERNEL static
 
 struct Dimensions { unsigned int x; };

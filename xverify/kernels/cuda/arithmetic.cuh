@@ -75,16 +75,20 @@ __device__ inline Part part_of(const Word* words, int lane, int bits)
     return part;
 }
 
+// The bits of 2^23. They lie in memory so that they come into a register once. As a constant they would take the place that an
+// instruction has for one, and each selector of bytes would then take an instruction of its own.
+__constant__ Word TWO_TO_23 = 0x4B000000u;
+
 // An integer and its `offset`: its code, with the sign's bit flipped, in the low byte of 2^23.
 __device__ inline float raw_integer(Part part, Word keep, Word flip)
 {
     const Word codes = ((part.word >> part.below) & keep * 0x01010101u) ^ flip * 0x01010101u;
-    return __uint_as_float(__byte_perm(codes, 0x4B000000u, 0x7440 + part.byte));
+    return __uint_as_float(__byte_perm(codes, TWO_TO_23, 0x7440 + part.byte));
 }
 
 __device__ inline float raw_integer16(const Word* words, int lane, Word flip)
 {
-    return __uint_as_float(__byte_perm(words[lane / 2] ^ flip * 0x00010001u, 0x4B000000u, lane % 2 ? 0x7432 : 0x7410));
+    return __uint_as_float(__byte_perm(words[lane / 2] ^ flip * 0x00010001u, TWO_TO_23, lane % 2 ? 0x7432 : 0x7410));
 }
 
 // A float of `width` bits in the highest bits of a word, as a float32: moved to the places of float32's sign, exponent and mantissa it
@@ -235,7 +239,7 @@ __device__ inline double number_of_x(const Word* words, int lane, int bits)
 }
 
 // True if the rest of a product that was cut off to float32 may be no float32. Then only `careful` products are right. The product has
-// 43 bits or fewer, the last of which is 2^-141 or more for scales from 2^-100 on. Of products below, float16 makes 0 in any case.
+// 43 bits or fewer, the last of which is 2^-140 or more for scales from 2^-100 on. Of products below, float16 makes 0 in any case.
 __device__ inline bool needs_care(float scale)
 {
     return OUT_TYPE == BFLOAT16 && !is_wide() && !is_exact() && scale < 7.888609052210118e-31f && scale > -7.888609052210118e-31f;

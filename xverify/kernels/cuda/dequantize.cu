@@ -85,6 +85,15 @@ __device__ inline bool is_aligned(const Byte* from, int bits)
 __device__ inline void load(Codes& codes, const Byte* at, int bits, bool once)
 {
     switch (lanes() * bits / 8) {
+    case 3: case 6:
+#pragma unroll
+        for (int group = 0; group < MOST_LANES / 4; ++group) {
+            if (group * 4 >= lanes()) break;
+            const Byte* three = at + group * 3;
+            const Word four = __ldg(three) | __ldg(three + 1) << 8 | __ldg(three + 2) << 16;
+            codes.words[group] = (four & 0x3Fu) | (four << 2 & 0x3F00u) | (four << 4 & 0x3F0000u) | (four << 6 & 0x3F000000u);
+        }
+        break;
     case 1: codes.words[0] = once ? __ldcs(at) : __ldg(at); break;
     case 2: codes.words[0] = once ? __ldcs((const unsigned short*)at) : __ldg((const unsigned short*)at); break;
     case 4: codes.words[0] = once ? __ldcs((const Word*)at) : __ldg((const Word*)at); break;
@@ -354,7 +363,9 @@ KERNEL void dequantize(
 
     const Index first = begin + start * count;
     Byte* const to = y + (unsigned long long)first * (16 / lanes());
-    if (whole && start + (VECTORS - 1) * THREADS < vectors) {
+    // No load has the 3 or 6 bytes of a vector of 6-bit codes, so that they are read byte by byte, and need no alignment but that.
+    const bool reads_vectors = X_BITS == 6 ? begin % 4 == 0 : whole != 0;
+    if (reads_vectors && start + (VECTORS - 1) * THREADS < vectors) {
         // Without a branch between them, so that all are read before the first is written.
         const Byte* const from = address(x, first, X_BITS);
         Codes codes[MOST_VECTORS];

@@ -25,8 +25,8 @@ FEW, MORE = 2, 4
 """Vectors that a thread has in flight.
 
 On an H200, 2 of uint8 reached more of the bandwidth than 4, and 4 of float8 more than 2. Packed codes take as many as float8,
-so that a thread has 16 bytes of 4-bit codes in flight for an output of 16 bits. Formulas in float64 take 1: their time
-is not the memory's, and their code is long.
+so that a thread has 16 bytes of 4-bit codes in flight for an output of 16 bits. Irregular geometries take few, because their
+code is long. Formulas in float64 take 1: their time is not the memory's, and their code is long too.
 """
 
 
@@ -83,7 +83,7 @@ class Launch:
         kind = Kind.ONE
         if own_geometry:
             kind, own_geometry = in_vectors(own_geometry, size, 16 // out.itemsize, zero_bits not in (6, 64))
-        vectors = vectors_of(x.dtype, zero_point, formula, packed)
+        vectors = vectors_of(x.dtype, zero_point, formula, packed, kind)
         macros = {
             "X_TYPE": x.dtype.name.upper(),
             "SCALE_TYPE": scale.dtype.name.upper(),
@@ -151,12 +151,14 @@ class Launch:
         kernel((self.grid(y),), (THREADS,), (*arrays, *map(np.uint64, numbers)))
 
 
-def vectors_of(x: np.dtype[Any], zero_point: np.dtype[Any] | None, formula: str, packed: bool) -> int:
+def vectors_of(
+    x: np.dtype[Any], zero_point: np.dtype[Any] | None, formula: str, packed: bool, kind: Kind
+) -> int:
     """Vectors that a thread has in flight."""
     is_wide = any(dtype is not None and dtype.itemsize > 2 for dtype in (x, zero_point))
     if formula not in ("PRODUCT", "TABLE") or is_wide:
         return 1
-    return MORE if x.name.startswith("float") or (packed and x in SUB_BYTE) else FEW
+    return MORE if kind != Kind.ANY and (packed or x.name.startswith("float")) else FEW
 
 
 def element_bits(dtype: np.dtype[Any], packed: bool) -> int:
