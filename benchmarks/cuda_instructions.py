@@ -5,8 +5,8 @@
 
 Nothing here is a time on a card. The columns of the table:
 
-- instructions: of one element: those of a thread on the shortest path through the whole kernel that writes all its vectors. A path
-  that is short because a value is a NaN or an infinity counts too, so the true number may be higher, never lower.
+- instructions: of one element: those of a thread on the shortest path through the whole kernel that writes all its vectors.
+  A path that is short because a value is a NaN or an infinity counts too, so the true number may be higher, never lower.
 - all: instructions of the whole kernel.
 - slow: conversions from and to integers and other numbers that a card does at an eighth of its speed or slower, and all
   operations in float64, of the whole kernel.
@@ -171,12 +171,11 @@ def row(case: Case, capability: str, vectors: int) -> list[str]:
             sizes = {"128": 16, "64": 8, "U16": 2, "S16": 2, "U8": 1, "S8": 1}
             accesses[kind][next((sizes[part] for part in rest if part in sizes), 4)] += 1
     registers, local = (int(re.search(rf"{name}:(\d+)", usage)[1]) for name in ("REG", "LOCAL"))  # type: ignore[index]
-    return [
-        case.name, capability, f"{count / (vectors * launch.lanes):.1f}", str(len(code)), str(sum(bool(SLOW.match(one.operation)) for one in code)),
-        str(sum(one.operation.startswith("CALL") and ".L_x" not in one.operands for one in code)), str(registers), str(local),
-        *(" ".join(f"{counts[size]}x{size}" for size in sorted(counts, reverse=True)) for counts in accesses.values()),
-        f"{seconds:.2f}",
-    ]  # fmt: skip
+    slow = sum(bool(SLOW.match(one.operation)) for one in code)
+    calls = sum(one.operation.startswith("CALL") and ".L_x" not in one.operands for one in code)
+    sizes = [" ".join(f"{by[size]}x{size}" for size in sorted(by, reverse=True)) for by in accesses.values()]
+    numbers = f"{count / (vectors * launch.lanes):.1f}", len(code), slow, calls, registers, local
+    return [case.name, capability, *map(str, numbers), *sizes, f"{seconds:.2f}"]
 
 
 HEADINGS = (

@@ -189,6 +189,18 @@ def test_quotients_are_rounded_once_to_halves_too(cupy: FakeCuPy) -> None:
             assert codes_of(np.array(got).view(want.dtype)) == codes_of(want)
 
 
+def test_a_grid_that_is_too_small_strides(cupy: FakeCuPy) -> None:
+    cupy.blocks = 2
+    for shape, parameters, attributes in (
+        ((301,), (), {}),
+        ((20, 16), (16,), {"axis": 1}),
+        ((9, 35), (9, 7), {"axis": 1, "block_size": 5}),
+    ):
+        check(
+            random("uint8", shape, 1), scales("float32", parameters, 1), random("uint8", parameters, 2), 1, **attributes
+        )
+
+
 def test_indices_of_64_bits_give_the_same(cupy: FakeCuPy) -> None:
     x, scale, zero_point = random("uint8", (5, 7, 9), 1), scales("float32", (5, 3, 9), 1), random("uint8", (5, 3, 9), 2)
     want = xverify.dequantize_linear(x, scale, zero_point, axis=1, block_size=3, backend="numpy")
@@ -197,7 +209,9 @@ def test_indices_of_64_bits_give_the_same(cupy: FakeCuPy) -> None:
     wide = tuple(macro.replace("INDEX_BITS=32", "INDEX_BITS=64") for macro in launch.macros)
     out = on_device(np.zeros(x.shape, np.float32))
     with cupy.cuda.Device(0):
-        Launch(wide, launch.size, 8, 4, launch.geometry, 64)(out, *map(on_device, (x, scale, zero_point)))
+        Launch(wide, launch.size, 8, 4, launch.geometry, 64, launch.vectors)(
+            out, *map(on_device, (x, scale, zero_point))
+        )
     assert codes_of(np.array(out)) == codes_of(want)
     assert cupy.launches[-1].macros["INDEX_BITS"] == "64"
 

@@ -196,7 +196,9 @@ class FakeCuPy:
 
     library: ctypes.CDLL
     threads: int | None = None
-    """Threads of a block, if not as many as a launch asks for. Few threads make the kernel take several strides."""
+    """Threads of a block, if not as many as a launch asks for. As many more blocks run then."""
+    blocks: int | None = None
+    """Blocks, if not as many as a launch needs. Few blocks make threads stride."""
     launches: list[Launched] = field(default_factory=list)
     compiled: list[tuple[str, ...]] = field(default_factory=list)
     ndarray: type = DeviceArray
@@ -249,8 +251,10 @@ class FakeCuPy:
         assert all(type(number) is np.uint64 for number in numbers)
         counted = (ctypes.c_ulonglong * 2)()
         threads = self.threads or block[0]
+        blocks = self.blocks or -(-grid[0] * block[0] // threads)
         self.library.run(
-            (ctypes.c_int * len(MACROS))(*values), self.capability, grid[0], threads, *(ctypes.c_void_p(a.data.ptr) for a in arrays),
+            (ctypes.c_int * len(MACROS))(*values), self.capability, blocks, threads,
+            *(ctypes.c_void_p(a.data.ptr) for a in arrays),
             (ctypes.c_ulonglong * 16)(*map(int, numbers)), counted,
         )  # fmt: skip
         device, stream = current()

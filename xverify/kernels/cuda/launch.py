@@ -151,9 +151,7 @@ class Launch:
         kernel((self.grid(y),), (THREADS,), (*arrays, *map(np.uint64, numbers)))
 
 
-def vectors_of(
-    x: np.dtype[Any], zero_point: np.dtype[Any] | None, formula: str, packed: bool, kind: Kind
-) -> int:
+def vectors_of(x: np.dtype[Any], zero_point: np.dtype[Any] | None, formula: str, packed: bool, kind: Kind) -> int:
     """Vectors that a thread has in flight."""
     is_wide = any(dtype is not None and dtype.itemsize > 2 for dtype in (x, zero_point))
     if formula not in ("PRODUCT", "TABLE") or is_wide:
