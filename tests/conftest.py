@@ -25,12 +25,13 @@ def cupy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     """A stand-in for CuPy. Blocks have 3 threads, so that small tensors take several strides."""
     from cuda_on_cpu import FakeCuPy, built
 
-    from xverify.kernels.cuda import compiling, launch
+    from xverify.kernels.cuda import arrays, compiling, launch, linear, ranges
 
     fake = FakeCuPy(built(), threads=3)
     monkeypatch.setitem(sys.modules, "cupy", fake)
     monkeypatch.setenv("CUPY_CACHE_DIR", str(tmp_path))
-    for kept in (compiling.compiled, launch.card, launch.loaded):
+    plans = (linear._linear_plan, linear._dynamic_plan, ranges._plan)
+    for kept in (arrays.require_device, compiling.compiled, launch.card, launch.loaded, *plans):
         kept.cache_clear()
     return fake
 

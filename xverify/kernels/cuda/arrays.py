@@ -6,8 +6,9 @@ They become CuPy arrays of codes, beside the dtype that the codes have.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 from typing import Any, NamedTuple
 
@@ -30,6 +31,9 @@ SUB_BYTE: dict[np.dtype[Any], int] = {
     for dtype in (getattr(ml_dtypes, name) for name in dtypes)
 }
 """Bits of the dtypes that have fewer than 8."""
+
+_BFLOAT16, _UINT16 = np.dtype(ml_dtypes.bfloat16), np.dtype(np.uint16)
+_AS_IT_IS = nullcontext()
 
 
 class Given(NamedTuple):
@@ -58,8 +62,9 @@ def cupy() -> Any:
     return found
 
 
+@lru_cache(maxsize=1)
 def require_device() -> Any:
-    """Import CuPy, and check that there is a card.
+    """Import CuPy, and check that there is a card. A card that was found is not looked for again.
 
     Raises:
         ImportError: without CuPy.
@@ -78,8 +83,7 @@ def require_device() -> Any:
     return module
 
 
-@contextmanager
-def current(x: Any, stream: Any) -> Iterator[None]:
+def current(x: Any, stream: Any) -> AbstractContextManager[None]:
     """Make x's device and a stream CuPy's current ones.
 
     The stream waits for the work of the stream that was current before, where CuPy arrays are made. A stream that is
@@ -95,26 +99,36 @@ def current(x: Any, stream: Any) -> Iterator[None]:
     Raises:
         TypeError: for another stream.
     """
-    with cupy().cuda.Device(_device_of(x)):
+    device = _device_of(x)
+    if stream is None and device == require_device().cuda.runtime.getDevice():
+        return _AS_IT_IS
+    return _entered(device, stream)
+
+
+@contextmanager
+def _entered(device: int, stream: Any) -> Iterator[None]:
+    """Enter a device, and a stream unless it is None."""
+    module = require_device()
+    with module.cuda.Device(device):
         if stream is None:
             yield
             return
         entered = _stream(stream)
         if not entered.is_capturing():
-            entered.wait_event(cupy().cuda.get_current_stream().record())
+            entered.wait_event(module.cuda.get_current_stream().record())
         with entered:
             yield
 
 
 def _device_of(x: Any) -> int:
     """The CUDA device of an array; the current one if the array is on none, which is refused later."""
-    module = cupy()
+    module = require_device()
     if isinstance(x, module.ndarray):
-        return int(x.device.id)
+        return int(x.data.device_id)
     if _has_dlpack(x):
         return int(x.__dlpack_device__()[1])
     if hasattr(x, "__cuda_array_interface__"):
-        return int(module.asarray(x).device.id)
+        return int(module.asarray(x).data.device_id)
     return int(module.cuda.runtime.getDevice())
 
 
@@ -125,7 +139,7 @@ def _has_dlpack(value: Any) -> bool:
 
 def _stream(stream: Any) -> Any:
     """CuPy's stream for a stream of any kind."""
-    streams = cupy().cuda.Stream
+    streams = require_device().cuda.Stream
     if isinstance(stream, int):
         stream = _Address(stream)
     if not hasattr(stream, "__cuda_stream__"):
@@ -152,7 +166,7 @@ def on_device(value: Any, name: str) -> Any:
     Raises:
         TypeError: if it is not an array on a CUDA device.
     """
-    module = cupy()
+    module = require_device()
     if isinstance(value, module.ndarray):
         return value
     # First, since DLPack always names the stream to wait for; PyTorch's __cuda_array_interface__ does not.
@@ -172,10 +186,17 @@ def named(dtype: DTypeLike, name: str) -> np.dtype[Any]:
     Raises:
         TypeError: if there is no such dtype.
     """
+    if isinstance(dtype, np.dtype):
+        return dtype
     try:
-        return np.dtype(getattr(ml_dtypes, dtype, dtype) if isinstance(dtype, str) else dtype)
+        return _by_name(dtype) if isinstance(dtype, str) else np.dtype(dtype)
     except TypeError:
         raise TypeError(f"{name} is {dtype!r}; expected the name of a dtype of NumPy or ml_dtypes") from None
+
+
+@lru_cache(maxsize=256)
+def _by_name(name: str) -> np.dtype[Any]:
+    return np.dtype(getattr(ml_dtypes, name, name))
 
 
 def given(value: Any, name: str, dtype: DTypeLike | None) -> Given:
@@ -189,17 +210,20 @@ def given(value: Any, name: str, dtype: DTypeLike | None) -> Given:
         ValueError: if they are not aligned.
     """
     codes = on_device(value, name)
-    own = np.dtype(codes.dtype)
+    own = codes.dtype
     meant = own if dtype is None else named(dtype, f"{name}_dtype")
-    if own != meant and not (np.issubdtype(own, np.integer) and own.itemsize == meant.itemsize):
+    width = own.itemsize
+    if own is not meant and own != meant and not (own.kind in "iu" and width == meant.itemsize):
         raise TypeError(f"{name} is an array of {own}; expected codes of {meant} as uint{8 * meant.itemsize}")
     # Before any copy: a misaligned read ends the card's work for the whole process.
-    if codes.data.ptr % own.itemsize:
-        raise ValueError(f"{name} lies at {codes.data.ptr:#x}; expected a multiple of its {own.itemsize} bytes")
-    if any(stride % own.itemsize for stride, extent in zip(codes.strides, codes.shape, strict=True) if extent > 1):
-        raise ValueError(f"{name} has the strides {codes.strides}; expected multiples of its {own.itemsize} bytes")
-    codes = cupy().ascontiguousarray(codes).reshape(codes.shape)
-    return Given(codes, meant, tuple(codes.shape))
+    if codes.data.ptr % width:
+        raise ValueError(f"{name} lies at {codes.data.ptr:#x}; expected a multiple of its {width} bytes")
+    shape = codes.shape
+    if not codes.flags.c_contiguous:
+        if any(stride % width for stride, extent in zip(codes.strides, shape, strict=True) if extent > 1):
+            raise ValueError(f"{name} has the strides {codes.strides}; expected multiples of its {width} bytes")
+        codes = require_device().ascontiguousarray(codes)
+    return Given(codes, meant, shape)
 
 
 def packed(value: Any, name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Given:
@@ -222,10 +246,10 @@ def packed(value: Any, name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) 
 
 def code_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The dtype of the CuPy array that holds an output: its own, or uint16 for bfloat16."""
-    return np.dtype(np.uint16) if dtype == np.dtype(ml_dtypes.bfloat16) else dtype
+    return _UINT16 if dtype == _BFLOAT16 else dtype
 
 
-def output(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any], *inputs: Given | None) -> Any:
+def output(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any], x: Given, *others: Given | None) -> Any:
     """The CuPy array of ``out``'s memory after its checks, or a new one.
 
     Raises:
@@ -234,32 +258,33 @@ def output(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any], *inputs: Give
             input, or if the
             inputs are on several devices.
     """
-    devices = {array.codes.device.id for array in inputs if array is not None}
-    if len(devices) > 1:
-        raise ValueError(f"the operands lie on the devices {sorted(devices)}; expected one device")
+    device, inputs = x.codes.data.device_id, (x, *others)
+    for operand in others:
+        if operand is not None and operand.codes.data.device_id != device:
+            devices = sorted({operand.codes.data.device_id for operand in inputs if operand is not None})
+            raise ValueError(f"the operands lie on the devices {devices}; expected one device")
     if out is None:
-        return cupy().empty(shape, code_dtype(dtype))
+        return require_device().empty(shape, code_dtype(dtype))
     target = on_device(out, "out")
-    if np.dtype(target.dtype) not in (dtype, code_dtype(dtype)):
+    if target.dtype not in (dtype, code_dtype(dtype)):
         raise TypeError(f"out is {target.dtype}; expected an array of {code_dtype(dtype)}, for {dtype}")
-    if tuple(target.shape) != shape:
-        raise ValueError(f"the shape of out is {tuple(target.shape)}; expected {shape}")
+    if target.shape != shape:
+        raise ValueError(f"the shape of out is {target.shape}; expected {shape}")
     if not target.flags.c_contiguous:
         raise ValueError(f"out has the strides {target.strides}; expected an array in C order")
-    interface = getattr(out, "__cuda_array_interface__", None)
-    if interface and interface["data"][1]:
-        raise ValueError("out is read-only; expected an array that can be written")
-    if {target.device.id} != devices:
-        raise ValueError(f"out lies on device {target.device.id}; expected that of x, {devices.pop()}")
-    if target.data.ptr % dtype.itemsize:
-        raise ValueError(f"out lies at {target.data.ptr:#x}; expected a multiple of its {dtype.itemsize} bytes")
+    if target is not out:
+        interface = getattr(out, "__cuda_array_interface__", None)
+        if interface and interface["data"][1]:
+            raise ValueError("out is read-only; expected an array that can be written")
+    start = target.data.ptr
+    if target.data.device_id != device:
+        raise ValueError(f"out lies on device {target.data.device_id}; expected that of x, {device}")
+    if start % dtype.itemsize:
+        raise ValueError(f"out lies at {start:#x}; expected a multiple of its {dtype.itemsize} bytes")
+    stop = start + target.nbytes
     for operand in inputs:
-        if operand is not None and _overlap(target, operand.codes):
-            raise ValueError("out overlaps an input; expected memory of its own")
+        if operand is not None:
+            other = operand.codes.data.ptr
+            if other < stop and start < other + operand.codes.nbytes:
+                raise ValueError("out overlaps an input; expected memory of its own")
     return target
-
-
-def _overlap(first: Any, second: Any) -> bool:
-    """True if two arrays in C order share a byte."""
-    start, other = first.data.ptr, second.data.ptr
-    return bool(start < other + second.nbytes and other < start + first.nbytes)

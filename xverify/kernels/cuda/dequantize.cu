@@ -255,20 +255,27 @@ __device__ inline void results_of(
     }
 }
 
-// size: elements of x. head: those before y's first 16-byte boundary, at most size. whole: whether x is aligned there too, so
-// that vectors of it can be read. streamed: whether x and y are so large that no cache keeps them. The grid may be of any size.
+// The arguments after the arrays, which launch.py prepares. size: elements of x. head: those before y's first 16-byte boundary, at most
+// size. whole: whether x is aligned there too, so that vectors of it can be read. streamed: whether x and y are so large that no cache
+// keeps them. The others are those of Spread.
+struct Call {
+    Long size, head, whole, streamed;
+    Long inner, inner_multiplier, inner_shift, extent, extent_multiplier, extent_shift, run, run_multiplier, run_shift;
+    Long outer_stride, run_stride, inner_stride;
+};
+
+// The grid may be of any size.
 KERNEL void dequantize(
-    const Byte* __restrict__ x, const Byte* __restrict__ scale, const Byte* __restrict__ zero, Byte* __restrict__ y,
-    Long size, Long head, Long whole, Long streamed,
-    Long inner, Long inner_multiplier, Long inner_shift,
-    Long extent, Long extent_multiplier, Long extent_shift,
-    Long run, Long run_multiplier, Long run_shift,
-    Long outer_stride, Long run_stride, Long inner_stride)
+    const Byte* __restrict__ x, const Byte* __restrict__ scale, const Byte* __restrict__ zero, Byte* __restrict__ y, const Call call)
 {
     const Spread spread = {
-        {(Index)inner, (Index)inner_multiplier, (int)inner_shift}, {(Index)extent, (Index)extent_multiplier, (int)extent_shift},
-        {(Index)run, (Index)run_multiplier, (int)run_shift}, (Index)outer_stride, (Index)run_stride, (Index)inner_stride};
-    const Index count = (Index)lanes(), begin = (Index)head, vectors = ((Index)size - begin) / count;
+        {(Index)call.inner, (Index)call.inner_multiplier, (int)call.inner_shift},
+        {(Index)call.extent, (Index)call.extent_multiplier, (int)call.extent_shift},
+        {(Index)call.run, (Index)call.run_multiplier, (int)call.run_shift},
+        (Index)call.outer_stride, (Index)call.run_stride, (Index)call.inner_stride};
+    const Index size = (Index)call.size;
+    const bool whole = call.whole != 0, streamed = call.streamed != 0;
+    const Index count = (Index)lanes(), begin = (Index)call.head, vectors = (size - begin) / count;
     const Index threads = (Index)gridDim.x * blockDim.x, thread = (Index)blockIdx.x * blockDim.x + threadIdx.x;
     Parameter one = {0.0f, 0.0f, 0.0, scale};
     if (!SPREAD) one = parameter_at(scale, zero, 0);
@@ -304,7 +311,7 @@ KERNEL void dequantize(
         }
     }
 
-    const Index tail = begin + vectors * count, rest = begin + (Index)size - tail;
+    const Index tail = begin + vectors * count, rest = begin + size - tail;
     for (Index number_ = thread; number_ < rest; number_ += threads) {
         const Index index = number_ < begin ? number_ : tail + (number_ - begin);
         if (SPREAD) one = parameter_at(scale, zero, place_of(index, spread).number);
