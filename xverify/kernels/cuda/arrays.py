@@ -5,12 +5,12 @@ They become CuPy arrays of codes, beside the dtype that the codes have.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -34,19 +34,6 @@ SUB_BYTE: dict[np.dtype[Any], int] = {
 
 _BFLOAT16, _UINT16 = np.dtype(ml_dtypes.bfloat16), np.dtype(np.uint16)
 _AS_IT_IS = nullcontext()
-
-
-class Given(NamedTuple):
-    """An operand on a device."""
-
-    codes: Any
-    """A CuPy array in C order."""
-
-    dtype: np.dtype[Any]
-    """The dtype of the codes."""
-
-    shape: tuple[int, ...]
-    """The shape of the tensor; packed codes have another shape."""
 
 
 def cupy() -> Any:
@@ -180,13 +167,13 @@ def on_device(value: Any, name: str) -> Any:
     )
 
 
-def named(dtype: DTypeLike, name: str) -> np.dtype[Any]:
-    """The dtype of that name in NumPy or ml_dtypes.
+def named(dtype: DTypeLike | None, name: str) -> np.dtype[Any] | None:
+    """The dtype of that name in NumPy or ml_dtypes; None for None.
 
     Raises:
         TypeError: if there is no such dtype.
     """
-    if isinstance(dtype, np.dtype):
+    if dtype is None or isinstance(dtype, np.dtype):
         return dtype
     try:
         return _by_name(dtype) if isinstance(dtype, str) else np.dtype(dtype)
@@ -199,49 +186,42 @@ def _by_name(name: str) -> np.dtype[Any]:
     return np.dtype(getattr(ml_dtypes, name, name))
 
 
-def given(value: Any, name: str, dtype: DTypeLike | None) -> Given:
-    """An operand: its codes in C order, copied if necessary, and their dtype.
+def meaning(own: np.dtype[Any], dtype: np.dtype[Any] | None, name: str) -> np.dtype[Any]:
+    """The dtype of the codes in an array of the dtype ``own``.
 
     Args:
-        dtype: the dtype of the codes; None for that of the array.
+        dtype: the dtype that the caller named; None for that of the array.
 
     Raises:
         TypeError: if the codes do not have the width of the dtype.
-        ValueError: if they are not aligned.
     """
-    codes = on_device(value, name)
-    own = codes.dtype
-    meant = own if dtype is None else named(dtype, f"{name}_dtype")
-    width = own.itemsize
-    if own is not meant and own != meant and not (own.kind in "iu" and width == meant.itemsize):
-        raise TypeError(f"{name} is an array of {own}; expected codes of {meant} as uint{8 * meant.itemsize}")
-    # Before any copy: a misaligned read ends the card's work for the whole process.
-    if codes.data.ptr % width:
-        raise ValueError(f"{name} lies at {codes.data.ptr:#x}; expected a multiple of its {width} bytes")
-    shape = codes.shape
-    if not codes.flags.c_contiguous:
-        if any(stride % width for stride, extent in zip(codes.strides, shape, strict=True) if extent > 1):
-            raise ValueError(f"{name} has the strides {codes.strides}; expected multiples of its {width} bytes")
-        codes = require_device().ascontiguousarray(codes)
-    return Given(codes, meant, shape)
+    if dtype is None or own == dtype:
+        return own
+    if own.kind not in "iu" or own.itemsize != dtype.itemsize:
+        raise TypeError(f"{name} is an array of {own}; expected codes of {dtype} as uint{8 * dtype.itemsize}")
+    return dtype
 
 
-def packed(value: Any, name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Given:
-    """An operand of that shape whose codes of fewer than 8 bits are packed in bytes.
+def require_packed(
+    own: np.dtype[Any], own_shape: tuple[int, ...], name: str, dtype: np.dtype[Any], shape: tuple[int, ...]
+) -> None:
+    """Refuse an array that cannot hold packed codes of a dtype of fewer than 8 bits.
+
+    Args:
+        own, own_shape: the dtype and the shape of the array.
+        dtype, shape: the dtype and the shape of the tensor.
 
     Raises:
         TypeError: if the array is not of uint8.
         ValueError: if it has another length.
     """
-    codes = given(value, name, None).codes
     expected = -(-prod(shape) * SUB_BYTE[dtype] // 8)
-    if codes.dtype != np.uint8:
-        raise TypeError(f"the dtype of {name} is {codes.dtype}; expected packed codes in uint8")
-    if codes.shape != (expected,):
+    if own != np.uint8:
+        raise TypeError(f"the dtype of {name} is {own}; expected packed codes in uint8")
+    if own_shape != (expected,):
         raise ValueError(
-            f"the shape of {name} is {codes.shape}; expected ({expected},), for {prod(shape)} packed codes of {dtype}"
+            f"the shape of {name} is {own_shape}; expected ({expected},), for {prod(shape)} packed codes of {dtype}"
         )
-    return Given(codes, dtype, shape)
 
 
 def code_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -249,22 +229,51 @@ def code_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return _UINT16 if dtype == _BFLOAT16 else dtype
 
 
-def output(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any], x: Given, *others: Given | None) -> Any:
-    """The CuPy array of ``out``'s memory after its checks, or a new one.
+def ready(
+    out: Any, shape: tuple[int, ...], dtype: np.dtype[Any], names: Sequence[str], operands: Sequence[Any]
+) -> tuple[Any, list[Any]]:
+    """The CuPy array of ``out``'s memory after its checks, or a new one, and the operands in C order.
+
+    Args:
+        shape, dtype: those of the output.
+        names, operands: CuPy arrays and their names; None for an operand that is absent. One not in C order is copied.
 
     Raises:
         TypeError: if ``out`` is not an array of that dtype on a CUDA device.
         ValueError: if ``out`` has another shape, is not in C order, is read-only, is on another device or overlaps an
-            input, or if the
-            inputs are on several devices.
+            input, if the
+            inputs are on several devices, or if an array is not aligned.
     """
-    device, inputs = x.codes.data.device_id, (x, *others)
-    for operand in others:
-        if operand is not None and operand.codes.data.device_id != device:
-            devices = sorted({operand.codes.data.device_id for operand in inputs if operand is not None})
-            raise ValueError(f"the operands lie on the devices {devices}; expected one device")
+    device = operands[0].data.device_id
     if out is None:
-        return require_device().empty(shape, code_dtype(dtype))
+        target = require_device().empty(shape, code_dtype(dtype))
+        start = stop = 0
+    else:
+        target = _target(out, shape, dtype)
+        start = target.data.ptr
+        stop = start + target.nbytes
+    in_order = []
+    for codes, name in zip(operands, names, strict=True):
+        if codes is not None:
+            data = codes.data
+            if data.device_id != device:
+                devices = sorted({other.data.device_id for other in operands if other is not None})
+                raise ValueError(f"the operands lie on the devices {devices}; expected one device")
+            address, width = data.ptr, codes.dtype.itemsize
+            if address % width:
+                raise ValueError(f"{name} lies at {address:#x}; expected a multiple of its {width} bytes")
+            if not codes.flags.c_contiguous:
+                codes = _copied(codes, name)  # noqa: PLW2901
+            elif address < stop and start < address + codes.nbytes:
+                raise ValueError("out overlaps an input; expected memory of its own")
+        in_order.append(codes)
+    if target.data.device_id != device:
+        raise ValueError(f"out lies on device {target.data.device_id}; expected that of x, {device}")
+    return target, in_order
+
+
+def _target(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+    """The CuPy array of ``out``'s memory after the checks that need no other array."""
     target = on_device(out, "out")
     if target.dtype not in (dtype, code_dtype(dtype)):
         raise TypeError(f"out is {target.dtype}; expected an array of {code_dtype(dtype)}, for {dtype}")
@@ -276,15 +285,18 @@ def output(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any], x: Given, *ot
         interface = getattr(out, "__cuda_array_interface__", None)
         if interface and interface["data"][1]:
             raise ValueError("out is read-only; expected an array that can be written")
-    start = target.data.ptr
-    if target.data.device_id != device:
-        raise ValueError(f"out lies on device {target.data.device_id}; expected that of x, {device}")
-    if start % dtype.itemsize:
-        raise ValueError(f"out lies at {start:#x}; expected a multiple of its {dtype.itemsize} bytes")
-    stop = start + target.nbytes
-    for operand in inputs:
-        if operand is not None:
-            other = operand.codes.data.ptr
-            if other < stop and start < other + operand.codes.nbytes:
-                raise ValueError("out overlaps an input; expected memory of its own")
+    if target.data.ptr % dtype.itemsize:
+        raise ValueError(f"out lies at {target.data.ptr:#x}; expected a multiple of its {dtype.itemsize} bytes")
     return target
+
+
+def _copied(codes: Any, name: str) -> Any:
+    """A copy in C order of an array whose address is aligned.
+
+    Raises:
+        ValueError: if its other elements are not: a misaligned read ends the card's work for the whole process.
+    """
+    width = codes.dtype.itemsize
+    if any(stride % width for stride, extent in zip(codes.strides, codes.shape, strict=True) if extent > 1):
+        raise ValueError(f"{name} has the strides {codes.strides}; expected multiples of its {width} bytes")
+    return require_device().ascontiguousarray(codes)

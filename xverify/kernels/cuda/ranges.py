@@ -11,10 +11,12 @@ from numpy.typing import DTypeLike
 
 from xverify.kernels import ranges
 from xverify.kernels.blocks import Spread
-from xverify.kernels.cuda.arrays import code_dtype, cupy, current, given, output, require_device
+from xverify.kernels.cuda.arrays import code_dtype, cupy, current, on_device, ready, require_device
 from xverify.kernels.cuda.launch import Launch
 from xverify.kernels.editions import edition
 from xverify.kernels.plans import Operand, Plan, remembered
+
+NAMES = ("input", "min_range", "max_range")
 
 LOOK_UP_FROM = 1 << 18
 """Elements of 8 bits from which on the results of all codes are computed first: a guess that no card has confirmed.
@@ -43,12 +45,11 @@ def dequantize_range(
     """
     require_device()
     with current(input, stream):
-        x = given(input, "input", None)
-        low, high = given(min_range, "min_range", None), given(max_range, "max_range", None)
+        operands = x, low, high = tuple(map(on_device, (input, min_range, max_range), NAMES))
         described = (x.dtype, x.shape, low.dtype, low.shape, high.dtype, high.shape)
         plan = _plan(contract, *described, mode, narrow_range, axis, out_dtype)
-        target = output(out, x.shape, plan.dtype, x, low, high)
-        plan.apply(target, x.codes, low.codes, high.codes)
+        target, in_order = ready(out, x.shape, plan.dtype, NAMES, operands)
+        plan.apply(target, *in_order)
         return target
 
 
