@@ -231,7 +231,7 @@ def code_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 def ready(
     out: Any, shape: tuple[int, ...], dtype: np.dtype[Any], names: Sequence[str], operands: Sequence[Any]
-) -> tuple[Any, list[Any]]:
+) -> tuple[Any, Sequence[Any]]:
     """The CuPy array of ``out``'s memory after its checks, or a new one, and the operands in C order.
 
     Args:
@@ -245,58 +245,68 @@ def ready(
             inputs are on several devices, or if an array is not aligned.
     """
     device = operands[0].data.device_id
+    start = stop = 0
     if out is None:
         target = require_device().empty(shape, code_dtype(dtype))
-        start = stop = 0
     else:
-        target = _target(out, shape, dtype)
-        start = target.data.ptr
+        target = on_device(out, "out")
+        memory = target.data
+        start = memory.ptr
         stop = start + target.nbytes
-    in_order = []
-    for codes, name in zip(operands, names, strict=True):
+        own = target.dtype
+        if own is not dtype and own not in (dtype, code_dtype(dtype)):
+            raise TypeError(f"out is {own}; expected an array of {code_dtype(dtype)}, for {dtype}")
+        if target.shape != shape:
+            raise ValueError(f"the shape of out is {target.shape}; expected {shape}")
+        if not target.flags.c_contiguous:
+            raise ValueError(f"out has the strides {target.strides}; expected an array in C order")
+        if start % dtype.itemsize:
+            raise ValueError(f"out lies at {start:#x}; expected a multiple of its {dtype.itemsize} bytes")
+        if target is not out:
+            _require_writable(out)
+        if memory.device_id != device:
+            _require_same_device(operands)
+            raise ValueError(f"out lies on device {memory.device_id}; expected that of x, {device}")
+    in_order = operands
+    for codes in operands:
         if codes is not None:
             data = codes.data
+            address = data.ptr
             if data.device_id != device:
-                devices = sorted({other.data.device_id for other in operands if other is not None})
-                raise ValueError(f"the operands lie on the devices {devices}; expected one device")
-            address, width = data.ptr, codes.dtype.itemsize
-            if address % width:
-                raise ValueError(f"{name} lies at {address:#x}; expected a multiple of its {width} bytes")
-            if not codes.flags.c_contiguous:
-                codes = _copied(codes, name)  # noqa: PLW2901
+                _require_same_device(operands)
+            if address % codes.dtype.itemsize or not codes.flags.c_contiguous:
+                in_order = [
+                    None if other is None else _in_order(other, name)
+                    for other, name in zip(operands, names, strict=True)
+                ]
             elif address < stop and start < address + codes.nbytes:
                 raise ValueError("out overlaps an input; expected memory of its own")
-        in_order.append(codes)
-    if target.data.device_id != device:
-        raise ValueError(f"out lies on device {target.data.device_id}; expected that of x, {device}")
     return target, in_order
 
 
-def _target(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-    """The CuPy array of ``out``'s memory after the checks that need no other array."""
-    target = on_device(out, "out")
-    if target.dtype not in (dtype, code_dtype(dtype)):
-        raise TypeError(f"out is {target.dtype}; expected an array of {code_dtype(dtype)}, for {dtype}")
-    if target.shape != shape:
-        raise ValueError(f"the shape of out is {target.shape}; expected {shape}")
-    if not target.flags.c_contiguous:
-        raise ValueError(f"out has the strides {target.strides}; expected an array in C order")
-    if target is not out:
-        interface = getattr(out, "__cuda_array_interface__", None)
-        if interface and interface["data"][1]:
-            raise ValueError("out is read-only; expected an array that can be written")
-    if target.data.ptr % dtype.itemsize:
-        raise ValueError(f"out lies at {target.data.ptr:#x}; expected a multiple of its {dtype.itemsize} bytes")
-    return target
+def _require_writable(out: Any) -> None:
+    interface = getattr(out, "__cuda_array_interface__", None)
+    if interface and interface["data"][1]:
+        raise ValueError("out is read-only; expected an array that can be written")
 
 
-def _copied(codes: Any, name: str) -> Any:
-    """A copy in C order of an array whose address is aligned.
+def _require_same_device(operands: Sequence[Any]) -> None:
+    devices = sorted({operand.data.device_id for operand in operands if operand is not None})
+    if len(devices) > 1:
+        raise ValueError(f"the operands lie on the devices {devices}; expected one device")
+
+
+def _in_order(codes: Any, name: str) -> Any:
+    """An array in C order, copied if it is in another.
 
     Raises:
-        ValueError: if its other elements are not: a misaligned read ends the card's work for the whole process.
+        ValueError: if an element is not aligned: a misaligned read ends the card's work for the whole process.
     """
-    width = codes.dtype.itemsize
+    address, width = codes.data.ptr, codes.dtype.itemsize
+    if address % width:
+        raise ValueError(f"{name} lies at {address:#x}; expected a multiple of its {width} bytes")
+    if codes.flags.c_contiguous:
+        return codes
     if any(stride % width for stride, extent in zip(codes.strides, codes.shape, strict=True) if extent > 1):
         raise ValueError(f"{name} has the strides {codes.strides}; expected multiples of its {width} bytes")
     return require_device().ascontiguousarray(codes)
