@@ -29,7 +29,7 @@ def cupy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
 
     def forget() -> None:
         plans = (linear._linear_plan, linear._dynamic_plan, ranges._plan)
-        for kept in (arrays.require_device, compiling.compiled, launch.card, launch.loaded, *plans):
+        for kept in (arrays.with_device, compiling.compiled, launch.card, launch.loaded, *plans):
             kept.cache_clear()
         repeated._ACCEPTED.clear()
 

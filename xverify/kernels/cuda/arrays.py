@@ -49,9 +49,8 @@ def cupy() -> Any:
     return found
 
 
-@lru_cache(maxsize=1)
 def require_device() -> Any:
-    """Import CuPy, and check that there is a card. A card that was found is not looked for again.
+    """Import CuPy, and check that there is a card.
 
     Raises:
         ImportError: without CuPy.
@@ -68,6 +67,12 @@ def require_device() -> Any:
             f"that driver's CUDA: {INSTALL}"
         )
     return module
+
+
+@lru_cache(maxsize=1)
+def with_device() -> Any:
+    """CuPy, where there is a card: `require_device`, which a process needs once."""
+    return require_device()
 
 
 def current(x: Any, stream: Any) -> AbstractContextManager[None]:
@@ -87,7 +92,7 @@ def current(x: Any, stream: Any) -> AbstractContextManager[None]:
         TypeError: for another stream.
     """
     device = _device_of(x)
-    if stream is None and device == require_device().cuda.runtime.getDevice():
+    if stream is None and device == with_device().cuda.runtime.getDevice():
         return _AS_IT_IS
     return _entered(device, stream)
 
@@ -95,7 +100,7 @@ def current(x: Any, stream: Any) -> AbstractContextManager[None]:
 @contextmanager
 def _entered(device: int, stream: Any) -> Iterator[None]:
     """Enter a device, and a stream unless it is None."""
-    module = require_device()
+    module = with_device()
     with module.cuda.Device(device):
         if stream is None:
             yield
@@ -109,7 +114,7 @@ def _entered(device: int, stream: Any) -> Iterator[None]:
 
 def _device_of(x: Any) -> int:
     """The CUDA device of an array; the current one if the array is on none, which is refused later."""
-    module = require_device()
+    module = with_device()
     if isinstance(x, module.ndarray):
         return int(x.data.device_id)
     if _has_dlpack(x):
@@ -126,7 +131,7 @@ def _has_dlpack(value: Any) -> bool:
 
 def _stream(stream: Any) -> Any:
     """CuPy's stream for a stream of any kind."""
-    streams = require_device().cuda.Stream
+    streams = with_device().cuda.Stream
     if isinstance(stream, int):
         stream = _Address(stream)
     if not hasattr(stream, "__cuda_stream__"):
@@ -153,7 +158,7 @@ def on_device(value: Any, name: str) -> Any:
     Raises:
         TypeError: if it is not an array on a CUDA device.
     """
-    module = require_device()
+    module = with_device()
     if isinstance(value, module.ndarray):
         return value
     # First, since DLPack always names the stream to wait for; PyTorch's __cuda_array_interface__ does not.
@@ -247,7 +252,7 @@ def ready(
     device = operands[0].data.device_id
     start = stop = 0
     if out is None:
-        target = require_device().empty(shape, code_dtype(dtype))
+        target = with_device().empty(shape, code_dtype(dtype))
     else:
         target = on_device(out, "out")
         memory = target.data
@@ -309,4 +314,4 @@ def _in_order(codes: Any, name: str) -> Any:
         return codes
     if any(stride % width for stride, extent in zip(codes.strides, codes.shape, strict=True) if extent > 1):
         raise ValueError(f"{name} has the strides {codes.strides}; expected multiples of its {width} bytes")
-    return require_device().ascontiguousarray(codes)
+    return with_device().ascontiguousarray(codes)

@@ -17,8 +17,8 @@ from xverify.kernels.cuda.arrays import (
     named,
     on_device,
     ready,
-    require_device,
     require_packed,
+    with_device,
 )
 from xverify.kernels.cuda.launch import Launch
 from xverify.kernels.cuda.repeated import accept, repeated
@@ -67,7 +67,7 @@ def dequantize_linear(
         ImportError: without CuPy.
         RuntimeError: without a card.
     """
-    require_device()
+    with_device()
     attributes = ("linear", contract, axis, block_size, out_dtype, x_dtype, scale_dtype, zero_point_dtype)
     if stream is None and repeated(x, scale, zero_point, out, attributes):
         return out
@@ -111,7 +111,7 @@ def dequantize_packed(
     Raises:
         TypeError, ValueError: as `dequantize_linear`, and for x, dtype and shape.
     """
-    require_device()
+    with_device()
     extents = tuple(map(int, shape))
     attributes = ("packed", contract, axis, block_size, out_dtype, dtype, extents, scale_dtype)
     if stream is None and repeated(x, scale, zero_point, out, attributes):
@@ -156,7 +156,7 @@ def dynamic_dequantize(
     Raises:
         TypeError, ValueError, ImportError, RuntimeError: as `xverify.kernels.cuda.dequantize_linear`.
     """
-    require_device()
+    with_device()
     attributes = ("dynamic", contract, qtype, axis, src_dtype, scales_dtype, zps_dtype)
     if stream is None and repeated(src, scales, zps, out, attributes):
         return out

@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike
 
 from xverify.kernels import ranges
 from xverify.kernels.blocks import Spread
-from xverify.kernels.cuda.arrays import code_dtype, cupy, current, on_device, ready, require_device
+from xverify.kernels.cuda.arrays import code_dtype, cupy, current, on_device, ready, with_device
 from xverify.kernels.cuda.launch import Launch
 from xverify.kernels.cuda.repeated import accept, repeated
 from xverify.kernels.editions import edition
@@ -44,7 +44,7 @@ def dequantize_range(
     As `xverify.dequantize_range` (formulas, editions, refusals, what is computed for ranges outside the text); arrays, ``out``,
     ``stream`` and what is raised as for `xverify.kernels.cuda.dequantize_linear`. A bfloat16 output is an array of uint16.
     """
-    require_device()
+    with_device()
     attributes = ("range", contract, mode, None if narrow_range is None else str(narrow_range), axis, out_dtype)
     if stream is None and repeated(input, min_range, max_range, out, attributes):
         return out

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any, NamedTuple
 
-from xverify.kernels.cuda.arrays import require_device
+from xverify.kernels.cuda.arrays import with_device
 from xverify.kernels.cuda.launch import Launch
 from xverify.kernels.plans import FIXED
 
@@ -43,7 +43,7 @@ def repeated(x: Any, scale: Any, zero_point: Any, out: Any, attributes: tuple[An
         attributes: the other arguments and the function's name, in the order that the function always takes. A tuple
             among them holds integers.
     """
-    module = require_device()
+    module = with_device()
     zero = scale if zero_point is None else zero_point
     array = module.ndarray
     if type(x) is not array or type(scale) is not array or type(zero) is not array or type(out) is not array:
