@@ -21,18 +21,24 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 @pytest.fixture
-def cupy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+def cupy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
     """A stand-in for CuPy. Blocks have 3 threads, so that small tensors take several blocks."""
     from cuda_on_cpu import FakeCuPy, built
 
-    from xverify.kernels.cuda import compiling, launch
+    from xverify.kernels.cuda import arrays, compiling, launch, linear, ranges, repeated
+
+    def forget() -> None:
+        plans = (linear._linear_plan, linear._dynamic_plan, ranges._plan)
+        for kept in (arrays.with_device, compiling.compiled, launch.card, launch.loaded, *plans):
+            kept.cache_clear()
+        repeated._ACCEPTED.clear()
 
     fake = FakeCuPy(built(), threads=3)
     monkeypatch.setitem(sys.modules, "cupy", fake)
     monkeypatch.setenv("CUPY_CACHE_DIR", str(tmp_path))
-    for kept in (compiling.compiled, launch.card, launch.loaded):
-        kept.cache_clear()
-    return fake
+    forget()
+    yield fake
+    forget()
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from cuda_on_cpu import FakeCuPy
 from kernel_arrays import dtype_of
 
 from xverify.kernels.blocks import Spread
-from xverify.kernels.cuda import dequantize_linear
+from xverify.kernels.cuda import dequantize_linear, linear
 from xverify.kernels.cuda.compiling import compiled
 from xverify.kernels.cuda.launch import Launch, loaded
 from xverify.kernels.plans import Operand
@@ -29,6 +29,7 @@ def asked(cupy: FakeCuPy) -> int:
     """Call in a process that has no kernel loaded. Return how often the compiler ran so far."""
     compiled.cache_clear()
     loaded.cache_clear()
+    linear._linear_plan.cache_clear()
     got = dequantize_linear(on_device(np.arange(3, dtype=np.uint8)), on_device(np.float32([2, 4, 8])), axis=0)
     assert got.tolist() == [0, 4, 16]
     return len(cupy.compiled)

@@ -141,6 +141,8 @@ namespace wide {
 #include "dequantize.cu"
 }
 
+static_assert(sizeof(narrow::Call) == sizeof(wide::Call), "");
+
 // The names of the types and of the formulas in the order of their numbers, so that macros can be given by name as to NVRTC.
 static const char* const TYPES[] = {
     "NONE", "INT8", "UINT8", "INT16", "UINT16", "INT32", "INT64", "INT4", "UINT4", "INT2", "UINT2", "FLOAT4_E2M1FN", "FLOAT6_E2M3FN",
@@ -159,22 +161,26 @@ extern "C" int number_of(const char* name)
     return -1;
 }
 
-// macros: in the order of the variables above, and INDEX_BITS. capability: as instructions.cuh says. numbers: the kernel's arguments after the four arrays. The threads run
-// in an order that no card has: results must not depend on it.
+// macros: in the order of the variables above, and INDEX_BITS. capability: as instructions.cuh says. call: the kernel's argument after
+// the four arrays. The threads run in an order that no card has: results must not depend on it.
 extern "C" void run(
-    const int* macros, int capability, unsigned grid, unsigned block, const unsigned char* x, const unsigned char* scale, const unsigned char* zero,
-    unsigned char* y, const unsigned long long* n, unsigned long long* counted)
+    const int* macros, int capability, unsigned grid, unsigned block, const unsigned char* x, const unsigned char* scale,
+    const unsigned char* zero, unsigned char* y, const void* call, unsigned long long* counted)
 {
     int* const variables[] = {&X_TYPE, &SCALE_TYPE, &ZERO_TYPE, &OUT_TYPE, &FORMULA, &X_BITS, &ZERO_BITS, &SPREAD, &VECTORS};
     for (int i = 0; i < 9; ++i) *variables[i] = macros[i];
-    const auto kernel = macros[9] == 64 ? wide::dequantize : narrow::dequantize;
     CAPABILITY = capability;
     streamed_stores = misaligned = 0;
     gridDim.x = grid;
     blockDim.x = block;
     for (blockIdx.x = grid; blockIdx.x-- > 0;)
-        for (threadIdx.x = block; threadIdx.x-- > 0;)
-            kernel(x, scale, zero, y, n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], n[8], n[9], n[10], n[11], n[12], n[13], n[14], n[15]);
+        for (threadIdx.x = block; threadIdx.x-- > 0;) {
+            if (macros[9] == 64) wide::dequantize(x, scale, zero, y, *(const wide::Call*)call);
+            else narrow::dequantize(x, scale, zero, y, *(const narrow::Call*)call);
+        }
     counted[0] = streamed_stores;
     counted[1] = misaligned;
 }
+
+// Bytes of the structure that a launch passes.
+extern "C" int bytes_of_call() { return sizeof(narrow::Call); }

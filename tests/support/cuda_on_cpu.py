@@ -66,11 +66,7 @@ class DeviceArray(np.ndarray[Any, Any]):
 
     @property
     def data(self) -> Any:  # type: ignore[override]
-        return SimpleNamespace(ptr=self.ctypes.data)
-
-    @property
-    def device(self) -> Any:  # type: ignore[override]
-        return SimpleNamespace(id=LIES_ON.get(self.ctypes.data, 0))
+        return SimpleNamespace(ptr=self.ctypes.data, device_id=LIES_ON.get(self.ctypes.data, 0))
 
 
 @dataclass(frozen=True)
@@ -82,7 +78,7 @@ class Launched:
     grid: int
     block: int
     numbers: tuple[int, ...]
-    """The numbers after the arrays."""
+    """The words of the structure after the arrays."""
     streamed: int
     """Vectors that bypassed the caches, counted by the kernel."""
     misaligned: int
@@ -181,13 +177,18 @@ class Event:
 
 
 @dataclass(frozen=True)
+class Pointer:
+    """CuPy's pointer to an argument, which a launch passes by value."""
+
+    address: int
+
+
+@dataclass(frozen=True)
 class Kernel:
     """A compiled kernel."""
 
-    launch: Callable[..., None]
-
-    def __call__(self, grid: tuple[int], block: tuple[int], arguments: tuple[Any, ...]) -> None:
-        self.launch(grid, block, arguments)
+    kernel: Callable[..., None]
+    """The function that launches it, loaded on a device."""
 
 
 @dataclass
@@ -212,13 +213,14 @@ class FakeCuPy:
             Device=Device,
             Stream=Stream,
             Event=Event,
+            function=SimpleNamespace(CPointer=Pointer),
             get_current_stream=lambda: current()[1] or Stream(0),
             nvrtc=SimpleNamespace(getVersion=lambda: (0, 0)),
             compiler=SimpleNamespace(compile_using_nvrtc=self._compile),
             get_elapsed_time=lambda start, stop: 1e3 * (stop.time - start.time),
             runtime=SimpleNamespace(
                 getDeviceCount=lambda: self.devices,
-                getDevice=lambda: 0,
+                getDevice=lambda: current()[0],
                 getDeviceProperties=lambda number: {"name": b"a CPU", "multiProcessorCount": 2},
             ),
         )
@@ -230,7 +232,6 @@ class FakeCuPy:
         assert "#include" not in code
         assert options[: len(OPTIONS)] == OPTIONS
         assert "/" not in filename
-        assert entered(), "a device, for which it compiles"
         self.compiled.append(options)
         return "\n".join(options[len(OPTIONS) :]).encode(), None
 
@@ -238,27 +239,29 @@ class FakeCuPy:
         macros = dict(line.removeprefix("-D").split("=") for line in Path(path).read_text().rstrip("\0").splitlines())
         return SimpleNamespace(get_function=lambda name: {"dequantize": Kernel(partial(self._launch, macros))}[name])
 
-    def _launch(self, macros: dict[str, str], grid: tuple[int], block: tuple[int], arguments: tuple[Any, ...]) -> None:
+    def _launch(
+        self, macros: dict[str, str], grid: tuple[int, ...], block: tuple[int, ...], arguments: tuple[Any, ...]
+    ) -> None:
         values = [
             self.library.number_of(macros[name].encode()) if name in NAMED else int(macros[name]) for name in MACROS
         ]
         assert len(macros) == len(MACROS)
         assert min(values) >= 0
-        arrays, numbers = arguments[:4], arguments[4:]
-        assert len(numbers) == 16
-        assert arrays[3].size == numbers[0]
+        *arrays, call = arguments
         assert all(type(array) is DeviceArray and array.flags.c_contiguous for array in arrays)
-        assert all(type(number) is np.uint64 for number in numbers)
+        assert type(call) is Pointer
+        words = (ctypes.c_ulonglong * (self.library.bytes_of_call() // 8)).from_address(call.address)
+        assert (len(arrays), arrays[3].size) == (4, words[0])
+        assert (grid[1:], block[1:]) == ((1, 1), (1, 1))
         counted = (ctypes.c_ulonglong * 2)()
         threads = self.threads or block[0]
         blocks = self.blocks or -(-grid[0] * block[0] // threads)
         self.library.run(
             (ctypes.c_int * len(MACROS))(*values), self.capability, blocks, threads,
-            *(ctypes.c_void_p(a.data.ptr) for a in arrays),
-            (ctypes.c_ulonglong * 16)(*map(int, numbers)), counted,
+            *(ctypes.c_void_p(a.data.ptr) for a in arrays), words, counted,
         )  # fmt: skip
         device, stream = current()
-        self.launches.append(Launched(macros, grid[0], threads, tuple(map(int, numbers)), *counted, stream, device))
+        self.launches.append(Launched(macros, grid[0], threads, tuple(words), *counted, stream, device))
 
     @staticmethod
     def asarray(value: Any) -> Any:

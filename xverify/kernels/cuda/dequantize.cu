@@ -342,29 +342,35 @@ __device__ inline bool has_vectors(const Operands& operands, Index begin)
     return begin == 0;
 }
 
-// size: elements of x. head: those before y's first 16-byte boundary, at most size. whole: whether x is aligned there too, so
-// that vectors of it can be read. streamed: whether x and y are so large that no cache keeps them. A block writes THREADS * VECTORS
-// adjacent vectors. What the grid is too small for is written element by element, as are elements before and behind the vectors.
+// The arguments after the arrays, which launch.py prepares. size: elements of x. head: those before y's first 16-byte boundary, at most
+// size. whole: whether x is aligned there too, so that vectors of it can be read. streamed: whether x and y are so large that no cache
+// keeps them. The others are those of Geometry.
+struct Call {
+    Long size, head, whole, streamed;
+    Long inner, inner_multiplier, inner_shift, extent, extent_multiplier, extent_shift, run, run_multiplier, run_shift;
+    Long outer_stride, run_stride, inner_stride;
+};
+
+// A block writes THREADS * VECTORS adjacent vectors. What the grid is too small for is written element by element, as are elements
+// before and behind the vectors.
 KERNEL void dequantize(
-    const Byte* __restrict__ x, const Byte* __restrict__ scale, const Byte* __restrict__ zero, Byte* __restrict__ y,
-    Long size, Long head, Long whole, Long streamed,
-    Long inner, Long inner_multiplier, Long inner_shift,
-    Long extent, Long extent_multiplier, Long extent_shift,
-    Long run, Long run_multiplier, Long run_shift,
-    Long outer_stride, Long run_stride, Long inner_stride)
+    const Byte* __restrict__ x, const Byte* __restrict__ scale, const Byte* __restrict__ zero, Byte* __restrict__ y, const Call call)
 {
     const Geometry geometry = {
-        {(Index)inner, (Index)inner_multiplier, (int)inner_shift}, {(Index)extent, (Index)extent_multiplier, (int)extent_shift},
-        {(Index)run, (Index)run_multiplier, (int)run_shift}, (Index)outer_stride, (Index)run_stride, (Index)inner_stride};
+        {(Index)call.inner, (Index)call.inner_multiplier, (int)call.inner_shift},
+        {(Index)call.extent, (Index)call.extent_multiplier, (int)call.extent_shift},
+        {(Index)call.run, (Index)call.run_multiplier, (int)call.run_shift},
+        (Index)call.outer_stride, (Index)call.run_stride, (Index)call.inner_stride};
     const Operands operands = {x, scale, zero, y};
-    const Index count = (Index)lanes(), begin = (Index)head, tile = THREADS * VECTORS;
-    const Index covered = gridDim.x * tile, most = has_vectors(operands, begin) ? ((Index)size - begin) / count : 0;
+    const bool streamed = call.streamed != 0;
+    const Index size = (Index)call.size, begin = (Index)call.head, count = (Index)lanes(), tile = THREADS * VECTORS;
+    const Index covered = gridDim.x * tile, most = has_vectors(operands, begin) ? (size - begin) / count : 0;
     const Index vectors = most < covered ? most : covered, start = blockIdx.x * tile + threadIdx.x;
 
     const Index first = begin + start * count;
     Byte* const to = y + (unsigned long long)first * (16 / lanes());
     // No load has the 3 or 6 bytes of a vector of 6-bit codes, so that they are read byte by byte, and need no alignment but that.
-    const bool reads_vectors = X_BITS == 6 ? begin % 4 == 0 : whole != 0;
+    const bool reads_vectors = X_BITS == 6 ? begin % 4 == 0 : call.whole != 0;
     if (reads_vectors && start + (VECTORS - 1) * THREADS < vectors) {
         // Without a branch between them, so that all are read before the first is written.
         const Byte* const from = address(x, first, X_BITS);
@@ -386,7 +392,7 @@ KERNEL void dequantize(
     }
 
     const Index threads = gridDim.x * (Index)THREADS, thread = blockIdx.x * (Index)THREADS + threadIdx.x;
-    const Index tail = begin + vectors * count, rest = (Index)size - vectors * count;
+    const Index tail = begin + vectors * count, rest = size - vectors * count;
     for (Index number_ = thread; number_ < rest; number_ += threads)
         write_one(operands, number_ < begin ? number_ : tail + (number_ - begin), geometry);
 }
