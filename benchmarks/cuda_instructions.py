@@ -1,4 +1,6 @@
-"""Count the instructions of the CUDA kernels, by NVIDIA's compiler and disassembler. No card is needed, and none is used.
+"""Count the instructions of the CUDA kernels, without a card.
+
+NVIDIA's compiler and disassembler give them.
 
     pip install '.[cuda]' nvidia-cuda-nvdisasm nvidia-cuda-cuobjdump
     python benchmarks/cuda_instructions.py --capabilities 80,90
@@ -107,7 +109,7 @@ class Instruction:
 
     @property
     def is_store(self) -> bool:
-        """True for a store of 16 bytes past the caches. Each has a twin through them, with the opposite predicate."""
+        """True for a store of 16 bytes past the caches. It has such a twin too."""
         return self.operation.startswith("STG.E.EF") and ".128" in self.operation
 
 

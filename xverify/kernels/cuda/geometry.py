@@ -82,9 +82,10 @@ def geometry(x: tuple[int, ...], parameter: tuple[int, ...], spread: Spread) -> 
 
 
 def in_vectors(any_kind: Geometry, size: int, lanes: int, adjacent: bool = True) -> tuple[Kind, Geometry]:
-    """The kind with the fewest divisions for a geometry of ``size`` elements, and the geometry in its terms.
+    """The kind with the fewest divisions, and the geometry in its terms.
 
     Args:
+        size: elements of x.
         lanes: elements of a vector.
         adjacent: False if adjacent parameters cannot be read as a vector.
     """
