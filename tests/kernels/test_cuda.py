@@ -134,6 +134,13 @@ def test_packed_codes(cupy: FakeCuPy, name: str) -> None:
                     x, scale, zero_point, out_dtype=dtype_of(out), backend="numpy", **attributes
                 )
                 assert codes_of(np.array(got).view(dtype_of(out))) == codes_of(want)
+    x, scale = random(name, (300,), 1), np.float32(0.3)
+    want = codes_of(xverify.dequantize_linear(x, scale, backend="numpy"))
+    codes = on_device(pack(x.view(np.uint8) & (1 << bits) - 1, bits))
+    for start in (1, 2, 3):
+        out = on_device(np.zeros(300, np.float32), start)
+        dequantize_packed(codes, on_device(np.asarray(scale)), dtype=name, shape=(300,), out=out)
+        assert codes_of(np.array(out)) == want
     assert {launch.macros["X_BITS"] for launch in cupy.launches} == {str(bits)}
     assert not any(launch.misaligned for launch in cupy.launches)
 
@@ -214,6 +221,30 @@ def test_indices_of_64_bits_give_the_same(cupy: FakeCuPy) -> None:
         )
     assert codes_of(np.array(out)) == codes_of(want)
     assert cupy.launches[-1].macros["INDEX_BITS"] == "64"
+
+
+@pytest.mark.parametrize("name", ["int16", "uint16", "float8_e4m3fn", "float8_e4m3fnuz"])
+def test_products_that_float32_rounds_to_midpoints_of_float16(cupy: FakeCuPy, name: str) -> None:
+    """With a zero point these products have more than 24 bits, so float32 must not round them first."""
+    x, zero_point = random(name, (1 << 20,), 1), random(name, (1 << 20,), 2)
+    scale = coded("float16", np.random.default_rng(3).integers(0x3C00, 0x4000, 1 << 20))
+    products = (x.astype(np.float64) - zero_point.astype(np.float64)) * scale
+    with np.errstate(over="ignore"):
+        twice = products.astype(np.float32).astype(np.float16)
+        (places,) = np.nonzero(np.isfinite(twice) & (twice != products.astype(np.float16)))
+    assert places.size > 5
+    check(x[places], scale[places], zero_point[places], axis=0)
+
+
+def test_parameters_that_are_not_aligned(cupy: FakeCuPy) -> None:
+    """Rows of 16 columns, whose parameters are read as vectors where they are aligned."""
+    x, scale, zero_point = random("int8", (5, 16), 1), scales("float32", (16,), 1), random("int8", (16,), 2)
+    want = codes_of(xverify.dequantize_linear(x, scale, zero_point, axis=1, backend="numpy"))
+    for starts in ((0, 0), (1, 0), (0, 1)):
+        arrays = (on_device(array, start) for array, start in zip((scale, zero_point), starts, strict=True))
+        assert codes_of(np.array(dequantize_linear(on_device(x), *arrays, axis=1))) == want
+    assert {launch.macros["SPREAD"] for launch in cupy.launches} == {"4"}
+    assert not any(launch.misaligned for launch in cupy.launches)
 
 
 @pytest.mark.parametrize("side", [1, -1])
