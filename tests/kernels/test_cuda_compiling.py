@@ -83,7 +83,7 @@ import sys
 from xverify.kernels.cuda import compiling
 way = f"-arch=compute_{sys.argv[1]}", "ptx"
 compiling.cupy().cuda.compiler._get_arch_for_options_for_nvrtc = lambda arch: way
-sys.stdout.buffer.write(compiling.binary(tuple(sys.argv[2:])))
+sys.stdout.buffer.write(compiling.binary(tuple(sys.argv[2:]), sys.argv[1]))
 """
 """Prints the PTX that CuPy compiles for a compute capability. No GPU needs to be there."""
 
