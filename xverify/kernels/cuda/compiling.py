@@ -41,7 +41,7 @@ def compiled(macros: tuple[str, ...], capability: str) -> Any:
 
 
 def binary(macros: tuple[str, ...], capability: str) -> bytes:
-    """NVRTC's output for that compute capability: machine code, or PTX if it does not know the capability yet."""
+    """NVRTC's output: machine code for that compute capability, or PTX if it does not know it yet."""
     compiler = cupy().cuda.compiler
     code, _ = compiler.compile_using_nvrtc(source(), (*OPTIONS, *macros), arch=capability, filename="dequantize.cu")
     # CuPy takes the last byte for the end of a text and drops it. Machine code needs it.

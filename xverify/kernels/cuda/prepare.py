@@ -141,9 +141,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--contract", default="*", help="editions, as a pattern of ids (default: all)")
     parser.add_argument("--packed", action="store_true", help="the kernels of packed codes instead of the others")
-    parser.add_argument(
-        "--jobs", type=int, default=len(os.sched_getaffinity(0)), help="threads (default: cores, %(default)s)"
-    )
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="threads (default: cores, %(default)s)")
     arguments = parser.parse_args(argv)
     try:
         require_device()
