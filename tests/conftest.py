@@ -22,7 +22,7 @@ def pytest_xdist_auto_num_workers() -> int:
 
 @pytest.fixture
 def cupy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
-    """A stand-in for CuPy. Blocks have 3 threads, so that small tensors take several strides."""
+    """A stand-in for CuPy. Blocks have 3 threads, so that small tensors take several blocks."""
     from cuda_on_cpu import FakeCuPy, built
 
     from xverify.kernels.cuda import arrays, compiling, launch, linear, ranges, repeated

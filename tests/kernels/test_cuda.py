@@ -62,6 +62,18 @@ def test_every_code_of_the_small_types_with_sharp_scales(cupy: FakeCuPy, name: s
     assert not any(launch.misaligned for launch in cupy.launches)
 
 
+@pytest.mark.parametrize("capability", [750, 860])
+def test_cards_without_the_newest_conversions(cupy: FakeCuPy, capability: int) -> None:
+    """From 8.0 on there is one to bfloat16, from 8.9 on one of float8_e4m3fn."""
+    cupy.capability = capability
+    for name, scale_name, out in (
+        ("float8_e4m3fn", "float32", "float32"), ("float8_e4m3fn", "float16", "float16"),
+        ("uint8", "bfloat16", "bfloat16"), ("int16", "float32", "bfloat16"),
+    ):  # fmt: skip
+        x, factors = all_codes(name), coded(scale_name, SCALES[scale_name])
+        check(np.tile(x, (factors.size, 1)), factors, None, axis=0, out_dtype=dtype_of(out))
+
+
 @pytest.mark.parametrize("name", QUANTIZED)
 def test_triples_that_tell_recipes_apart(cupy: FakeCuPy, name: str) -> None:
     for seed, scale in enumerate(SCALES):
@@ -95,10 +107,10 @@ def test_granularities_shapes_and_starts(cupy: FakeCuPy, x_name: str, scale_name
     for number, (shape, parameters, attributes) in enumerate(cases):
         zero_point = random(x_name, parameters, number) if number % 3 else None
         x, scale = random(x_name, shape, number), scales(scale_name, parameters, number)
-        start = (0, 1, 3, 8, 5)[number % 5]
-        check(x, scale, zero_point, start, out_dtype=dtype_of(out), **attributes)
+        for start in {0, (0, 1, 3, 8, 5)[number % 5]}:
+            check(x, scale, zero_point, start, out_dtype=dtype_of(out), **attributes)
     assert not any(launch.misaligned for launch in cupy.launches)
-    assert {launch.macros["SPREAD"] for launch in cupy.launches} == {"0", "1"}
+    assert {launch.macros["SPREAD"] for launch in cupy.launches} == set("012345")
     assert {launch.numbers[2] for launch in cupy.launches} == {0, 1}, "vectors of x are read, and elements one by one"
 
 
@@ -177,6 +189,18 @@ def test_quotients_are_rounded_once_to_halves_too(cupy: FakeCuPy) -> None:
             assert codes_of(np.array(got).view(want.dtype)) == codes_of(want)
 
 
+def test_a_grid_that_is_too_small_strides(cupy: FakeCuPy) -> None:
+    cupy.blocks = 2
+    for shape, parameters, attributes in (
+        ((301,), (), {}),
+        ((20, 16), (16,), {"axis": 1}),
+        ((9, 35), (9, 7), {"axis": 1, "block_size": 5}),
+    ):
+        check(
+            random("uint8", shape, 1), scales("float32", parameters, 1), random("uint8", parameters, 2), 1, **attributes
+        )
+
+
 def test_indices_of_64_bits_give_the_same(cupy: FakeCuPy) -> None:
     x, scale, zero_point = random("uint8", (5, 7, 9), 1), scales("float32", (5, 3, 9), 1), random("uint8", (5, 3, 9), 2)
     want = xverify.dequantize_linear(x, scale, zero_point, axis=1, block_size=3, backend="numpy")
@@ -185,7 +209,9 @@ def test_indices_of_64_bits_give_the_same(cupy: FakeCuPy) -> None:
     wide = tuple(macro.replace("INDEX_BITS=32", "INDEX_BITS=64") for macro in launch.macros)
     out = on_device(np.zeros(x.shape, np.float32))
     with cupy.cuda.Device(0):
-        Launch(wide, launch.size, 8, 4, launch.geometry, 64)(out, *map(on_device, (x, scale, zero_point)))
+        Launch(wide, launch.size, 8, 4, launch.geometry, 64, launch.vectors)(
+            out, *map(on_device, (x, scale, zero_point))
+        )
     assert codes_of(np.array(out)) == codes_of(want)
     assert cupy.launches[-1].macros["INDEX_BITS"] == "64"
 

@@ -25,7 +25,7 @@ CPP = Path(__file__).with_name("cuda_on_cpu.cpp")
 KEPT = Path(__file__).with_name("__pycache__")
 
 NAMED = ("X_TYPE", "SCALE_TYPE", "ZERO_TYPE", "OUT_TYPE", "FORMULA")
-MACROS = (*NAMED, "X_BITS", "ZERO_BITS", "SPREAD", "INDEX_BITS")
+MACROS = (*NAMED, "X_BITS", "ZERO_BITS", "SPREAD", "VECTORS", "INDEX_BITS")
 
 FLAGS = (
     "-std=c++17", "-O1", "-ffp-contract=off", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror",
@@ -190,9 +190,6 @@ class Kernel:
     kernel: Callable[..., None]
     """The function that launches it, loaded on a device."""
 
-    num_regs: int = 41
-    """Registers of a thread."""
-
 
 @dataclass
 class FakeCuPy:
@@ -200,11 +197,15 @@ class FakeCuPy:
 
     library: ctypes.CDLL
     threads: int | None = None
-    """Threads of a block, if not as many as a launch asks for. Few threads make the kernel take several strides."""
+    """Threads of a block, if not as many as a launch asks for. As many more blocks run then."""
+    blocks: int | None = None
+    """Blocks, if not as many as a launch needs. Few blocks make threads stride."""
     launches: list[Launched] = field(default_factory=list)
     compiled: list[tuple[str, ...]] = field(default_factory=list)
     ndarray: type = DeviceArray
     devices: int = 1
+    capability: int = 900
+    """The compute capability times 100 whose instructions the kernels have."""
     __version__: str = "of the tests"
 
     def __post_init__(self) -> None:
@@ -255,9 +256,10 @@ class FakeCuPy:
         assert (grid[1:], block[1:]) == ((1, 1), (1, 1))
         counted = (ctypes.c_ulonglong * 2)()
         threads = self.threads or block[0]
+        blocks = self.blocks or -(-grid[0] * block[0] // threads)
         self.library.run(
-            (ctypes.c_int * len(MACROS))(*values), grid[0], threads, *(ctypes.c_void_p(a.data.ptr) for a in arrays),
-            words, counted,
+            (ctypes.c_int * len(MACROS))(*values), self.capability, blocks, threads,
+            *(ctypes.c_void_p(a.data.ptr) for a in arrays), words, counted,
         )  # fmt: skip
         device, stream = current()
         self.launches.append(Launched(macros, grid[0], threads, tuple(words), *counted, stream, device))

@@ -16,7 +16,7 @@ from typing import Any
 from xverify.kernels.cuda.arrays import cupy
 
 SOURCE = Path(__file__).with_name("dequantize.cu")
-INCLUDED = ("arithmetic.cuh", "ranges.cuh")
+INCLUDED = ("arithmetic.cuh", "instructions.cuh", "ranges.cuh")
 
 OPTIONS = ("-std=c++17", "-fmad=false", "-ftz=false", "-prec-div=true")
 """Options against contracted multiply-adds and flushed subnormals. All but the first two are defaults."""
