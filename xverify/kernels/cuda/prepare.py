@@ -53,7 +53,7 @@ def kernels(contracts: Iterable[str], packed: bool = False) -> list[Macros]:
 
     Args:
         contracts: ids of editions. One whose text is not installed here is left out.
-        packed: True for packed codes of fewer than 8 bits instead of one code a byte.
+        packed: True for packed codes of fewer than 8 bits, in ONNX's editions, instead of one code a byte.
     """
     macros: dict[Macros, None] = {}
     types: set[tuple[Any, ...]] = set()
@@ -111,6 +111,8 @@ def _plans(
         shape, parameters, axis, block_size = structure
         described = (contract, x, shape, scale, parameters, zero_point, None if zero_point is None else parameters)
         calls: list[Any] = []
+        if packed and (owner != "ai.onnx" or x not in SUB_BYTE):
+            return
         if owner == "tensorflow":
             calls = [
                 (_plan, *described, mode, narrow_range, axis, out)
@@ -122,13 +124,13 @@ def _plans(
             calls = [
                 (_dynamic_plan, *described, None, None, None, "per_channel" if parameters else "per_tensor", axis or 0)
             ]
-        elif packed and x in SUB_BYTE:
+        elif packed:
             byte, bits = np.dtype(np.uint8), SUB_BYTE[x]
             x_bytes, zero_bytes = (-(-prod(extents) * bits // 8) for extents in (shape, parameters))
             last = (None, None) if zero_point is None else (byte, (zero_bytes,))
             described = (contract, byte, (x_bytes,), scale, parameters, *last)
             calls = [(_linear_plan, *described, x, None, x, shape, axis, block_size, out)]
-        elif not packed:
+        else:
             calls = [(_linear_plan, *described, None, None, None, None, axis, block_size, out)]
         for plan, *arguments in calls:
             try:
