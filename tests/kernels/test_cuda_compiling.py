@@ -14,14 +14,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cuda_arrays import on_device
+from cuda_arrays import on_device, random, scales
 from cuda_on_cpu import FakeCuPy
-from kernel_arrays import dtype_of
+from kernel_arrays import SEED, dtype_of
 
 from xverify.kernels.blocks import Spread
-from xverify.kernels.cuda import dequantize_linear, linear
+from xverify.kernels.cuda import (
+    dequantize_linear,
+    dequantize_packed,
+    dequantize_range,
+    dynamic_dequantize,
+    linear,
+    ranges,
+)  # fmt: skip
 from xverify.kernels.cuda.compiling import compiled, source
 from xverify.kernels.cuda.launch import MORE, THREADS, Launch, loaded
+from xverify.kernels.cuda.prepare import kernels, prepare
 from xverify.kernels.plans import Operand
 
 
@@ -83,12 +91,34 @@ def test_the_source_has_the_launchs_numbers() -> None:
     assert f"#define MOST_VECTORS {MORE}\n" in source()
 
 
+@pytest.mark.parametrize("packed", [False, True])
+def test_prepared_kernels_are_not_compiled_in_a_call(cupy: FakeCuPy, packed: bool) -> None:
+    onednn = "onednn/Dequantize-1@3.5"
+    wanted = kernels([SEED, onednn, "ai.onnx/DequantizeLinear-25"], packed)
+    assert prepare(wanted, "90", 2) == len(wanted) == len(set(wanted)) == len(cupy.compiled)
+    assert prepare(wanted, "90", 2) == 0
+    x, table = random("uint8", (6, 8), 1), on_device(np.zeros(ranges.LOOK_UP_FROM, np.uint8))
+    scale, scales_of_columns = on_device(np.float32([2])), scales("float32", (8,), 1)
+    for name in ("int4", "float4_e2m1fn"):
+        for factor, axis in ((scales_of_columns[0], None), (scales_of_columns, 1), (scales_of_columns[:6], 0)):
+            if packed:
+                dequantize_packed(on_device(x.ravel()[:24]), on_device(factor), dtype=name, shape=x.shape, axis=axis)
+            else:
+                dequantize_linear(on_device(x), on_device(factor), x_dtype=name, axis=axis)
+    if not packed:
+        dynamic_dequantize(on_device(x), scale, on_device(np.int64([1])), contract=onednn)
+        for codes in (on_device(x), table):
+            dequantize_range(codes, scale.reshape(()), scale.reshape(()), mode="SCALED", contract=SEED)
+    assert len(cupy.compiled) == len(wanted)
+    assert len(cupy.launches) == (6 if packed else 10)
+
+
 PTX = """
 import sys
 from xverify.kernels.cuda import compiling
 way = f"-arch=compute_{sys.argv[1]}", "ptx"
 compiling.cupy().cuda.compiler._get_arch_for_options_for_nvrtc = lambda arch: way
-sys.stdout.buffer.write(compiling.binary(tuple(sys.argv[2:])))
+sys.stdout.buffer.write(compiling.binary(tuple(sys.argv[2:]), sys.argv[1]))
 """
 """Prints the PTX that CuPy compiles for a compute capability. No GPU needs to be there."""
 

@@ -32,7 +32,7 @@ def operands(seed: int, shape: tuple[int, ...] = (3, 6)) -> tuple[Any, Any, Any,
 
 @pytest.mark.parametrize("name", CALLS)
 def test_a_repeated_call_only_launches(cupy: FakeCuPy, name: str) -> None:
-    """It neither allocates, nor waits, nor asks for the device's properties, so that a graph can capture it."""
+    """A graph can capture it: it does not allocate, wait or read the device's properties."""
     call, shape = CALLS[name], (18,) if name == "packed" else (3, 6)
     first, second = operands(1, shape), operands(2, shape)
     call(*first)
@@ -92,7 +92,7 @@ def test_addresses_of_every_remainder_have_launches_of_their_own(cupy: FakeCuPy)
 
 
 def test_a_graph_uses_no_table(cupy: FakeCuPy, monkeypatch: pytest.MonkeyPatch) -> None:
-    """CuPy's pool gives the table's memory to another array after the call, but the graph would still write to it."""
+    """The graph would write to the table's memory after CuPy has given it to another array."""
     monkeypatch.setattr(ranges, "LOOK_UP_FROM", 10)
     x, low, _, out = operands(1)
     dequantize_range(x, low, low, out=out, contract=SEED)

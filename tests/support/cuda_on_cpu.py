@@ -226,12 +226,13 @@ class FakeCuPy:
         )
         self.copyto = np.copyto
 
-    def _compile(self, code: str, options: tuple[str, ...], *, filename: str) -> tuple[bytes, None]:
+    def _compile(self, code: str, options: tuple[str, ...], *, arch: str, filename: str) -> tuple[bytes, None]:
         """Return the macros instead of compiled code."""
         assert code == source()
         assert "#include" not in code
         assert options[: len(OPTIONS)] == OPTIONS
         assert "/" not in filename
+        assert arch == "90"
         self.compiled.append(options)
         return "\n".join(options[len(OPTIONS) :]).encode(), None
 

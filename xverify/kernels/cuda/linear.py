@@ -192,7 +192,7 @@ def _applied(
     target, in_order = ready(out, shape, plan.dtype, names, operands)
     plan.apply(target, *in_order)
     if in_order is operands:
-        accept(plan.apply, *operands, target, attributes)
+        accept(plan.apply, operands, target, attributes)
     return target
 
 
@@ -201,7 +201,7 @@ def _meanings(
     arrays: tuple[np.dtype[Any], np.dtype[Any], np.dtype[Any] | None],
     dtypes: tuple[np.dtype[Any] | None, np.dtype[Any] | None, np.dtype[Any] | None],
 ) -> tuple[np.dtype[Any], np.dtype[Any], np.dtype[Any] | None]:
-    """The dtypes of the codes of x, scale and zero point, from the dtypes of the arrays and those that the caller named."""
+    """The dtypes of the codes, from the dtypes of the arrays and those that the caller named."""
     x, scale = meaning(arrays[0], dtypes[0], names[0]), meaning(arrays[1], dtypes[1], names[1])
     if arrays[2] is None:
         return x, scale, None
@@ -266,7 +266,10 @@ def _dynamic_plan(
     qtype: str,
     axis: int,
 ) -> Plan:
-    """Check a call as `xverify.dynamic_dequantize`, and plan the launch. The parameters are as for `_linear_plan`."""
+    """Check a call as `xverify.dynamic_dequantize`, and plan the launch.
+
+    The parameters are as for `_linear_plan`.
+    """
     dtypes = _meanings(ONEDNN_NAMES, (src, scales, zps), (src_dtype, scales_dtype, zps_dtype))
     described = (dtypes[0], src_shape, dtypes[1], scales_shape, dtypes[2], zps_shape)
     checked = checks.dynamic_plan(contract, *described, qtype, axis, "numpy")

@@ -55,13 +55,13 @@ def dequantize_range(
         target, in_order = ready(out, x.shape, plan.dtype, NAMES, operands)
         plan.apply(target, *in_order)
         if in_order is operands:
-            accept(plan.apply, *operands, target, attributes)
+            accept(plan.apply, operands, target, attributes)
         return target
 
 
 @dataclass(frozen=True)
 class LookedUp:
-    """Two launches: the results of all 256 codes, and a lookup of the codes of x; in a captured graph one without a table."""
+    """Two launches: the results of all 256 codes, and a lookup; in a capture one without a table."""
 
     out: np.dtype[Any]
     """The output's dtype."""

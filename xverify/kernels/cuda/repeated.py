@@ -1,11 +1,11 @@
-"""Calls like an earlier one that was accepted: the checks of what may differ, which are addresses, and the launch.
+"""Calls like an earlier one that was accepted: the checks of their addresses, and the launch.
 
-They skip all checks of dtypes, shapes and attributes. Everything else takes the way through `xverify.kernels.cuda.arrays`.
+They skip the checks of dtypes, shapes and attributes. All other calls go through `xverify.kernels.cuda.arrays`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
 from xverify.kernels.cuda.arrays import with_device
@@ -72,10 +72,11 @@ def repeated(x: Any, scale: Any, zero_point: Any, out: Any, attributes: tuple[An
     return True
 
 
-def accept(launch: Any, x: Any, scale: Any, zero_point: Any, out: Any, attributes: tuple[Any, ...]) -> None:
+def accept(launch: Any, operands: Sequence[Any], out: Any, attributes: tuple[Any, ...]) -> None:
     """Keep a call of CuPy's arrays in C order that was accepted. launch: a plan's."""
     if not isinstance(launch, Launch) or not _HASHED.issuperset(map(type, attributes)):
         return
+    x, scale, zero_point = operands
     zero = scale if zero_point is None else zero_point
     if len(_ACCEPTED) >= KEPT:
         _ACCEPTED.clear()
