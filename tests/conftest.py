@@ -37,15 +37,16 @@ def pytest_pyfunc_call() -> Generator[None, Any, Any]:
 
 
 @pytest.fixture
-def cupy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    """The fake CuPy. Blocks have 3 threads, so that small tensors take several strides."""
+def cupy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
+    """The fake CuPy. Blocks have 3 threads, so that small tensors take several blocks."""
     from cuda_on_cpu import FakeCuPy, built
 
     fake = FakeCuPy(built(), threads=3)
     monkeypatch.setitem(sys.modules, "cupy", fake)
     monkeypatch.setenv("CUPY_CACHE_DIR", str(tmp_path))
     _forget_kernels()
-    return fake
+    yield fake
+    _forget_kernels()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -88,10 +89,12 @@ def _has_card() -> bool:
 
 def _forget_kernels() -> None:
     """Forget what xverify keeps of another CuPy."""
-    from xverify.kernels.cuda import compiling, launch
+    from xverify.kernels.cuda import arrays, compiling, launch, linear, ranges, repeated
 
-    for kept in (compiling.compiled, launch.card, launch.loaded):
+    plans = (linear._linear_plan, linear._dynamic_plan, ranges._plan)
+    for kept in (arrays.with_device, compiling.compiled, launch.card, launch.loaded, *plans):
         kept.cache_clear()
+    repeated._ACCEPTED.clear()
 
 
 @pytest.fixture

@@ -56,6 +56,18 @@ def test_every_code_of_the_small_types_with_sharp_scales(any_cupy: Any, name: st
     assert not any(launch.misaligned for launch in launches_of(any_cupy))
 
 
+@pytest.mark.parametrize("capability", [750, 860])
+def test_cards_without_the_newest_conversions(cupy: FakeCuPy, capability: int) -> None:
+    """From 8.0 on there is one to bfloat16, from 8.9 on one of float8_e4m3fn."""
+    cupy.capability = capability
+    for name, scale_name, out in (
+        ("float8_e4m3fn", "float32", "float32"), ("float8_e4m3fn", "float16", "float16"),
+        ("uint8", "bfloat16", "bfloat16"), ("int16", "float32", "bfloat16"),
+    ):  # fmt: skip
+        x, factors = all_codes(name), coded(scale_name, SCALES[scale_name])
+        check(np.tile(x, (factors.size, 1)), factors, None, axis=0, out_dtype=dtype_of(out))
+
+
 @pytest.mark.parametrize("name", QUANTIZED)
 def test_triples_that_tell_recipes_apart(any_cupy: Any, name: str) -> None:
     for seed, scale in enumerate(SCALES):
@@ -89,14 +101,12 @@ def test_granularities_shapes_and_starts(any_cupy: Any, x_name: str, scale_name:
     for number, (shape, parameters, attributes) in enumerate(cases):
         zero_point = random(x_name, parameters, number) if number % 3 else None
         x, scale = random(x_name, shape, number), scales(scale_name, parameters, number)
-        start = (0, 1, 3, 8, 5)[number % 5]
-        check(x, scale, zero_point, start, out_dtype=dtype_of(out), **attributes)
+        for start in {0, (0, 1, 3, 8, 5)[number % 5]}:
+            check(x, scale, zero_point, start, out_dtype=dtype_of(out), **attributes)
     assert not any(launch.misaligned for launch in launches_of(any_cupy))
     if isinstance(any_cupy, FakeCuPy):
-        assert {launch.macros["SPREAD"] for launch in any_cupy.launches} == {"0", "1"}
-        assert {launch.numbers[2] for launch in any_cupy.launches} == {0, 1}, (
-            "vectors of x are read, and single elements"
-        )
+        assert {launch.macros["SPREAD"] for launch in any_cupy.launches} == set("012345")
+        assert {launch.numbers[2] for launch in any_cupy.launches} == {0, 1}, "vectors of x, and elements one by one"
 
 
 @pytest.mark.parametrize("name", WIDTHS)
@@ -119,6 +129,13 @@ def test_packed_codes(any_cupy: Any, name: str) -> None:
                     x, scale, zero_point, out_dtype=dtype_of(out), backend="numpy", **attributes
                 )
                 assert codes_of(on_host(got).view(dtype_of(out))) == codes_of(want)
+    x, scale = random(name, (300,), 1), np.float32(0.3)
+    want = codes_of(xverify.dequantize_linear(x, scale, backend="numpy"))
+    codes = on_device(pack(x.view(np.uint8) & (1 << bits) - 1, bits))
+    for start in (1, 2, 3):
+        out = on_device(np.zeros(300, np.float32), start)
+        dequantize_packed(codes, on_device(np.asarray(scale)), dtype=name, shape=(300,), out=out)
+        assert codes_of(on_host(out)) == want
     assert {launch.macros["X_BITS"] for launch in launches_of(any_cupy)} <= {str(bits)}
     assert not any(launch.misaligned for launch in launches_of(any_cupy))
 
@@ -174,6 +191,18 @@ def test_quotients_are_rounded_once_to_halves_too(any_cupy: Any) -> None:
             assert codes_of(on_host(got).view(want.dtype)) == codes_of(want)
 
 
+def test_a_grid_that_is_too_small_strides(cupy: FakeCuPy) -> None:
+    cupy.blocks = 2
+    for shape, parameters, attributes in (
+        ((301,), (), {}),
+        ((20, 16), (16,), {"axis": 1}),
+        ((9, 35), (9, 7), {"axis": 1, "block_size": 5}),
+    ):
+        check(
+            random("uint8", shape, 1), scales("float32", parameters, 1), random("uint8", parameters, 2), 1, **attributes
+        )
+
+
 def test_indices_of_64_bits_give_the_same(any_cupy: Any) -> None:
     x, scale, zero_point = random("uint8", (5, 7, 9), 1), scales("float32", (5, 3, 9), 1), random("uint8", (5, 3, 9), 2)
     want = xverify.dequantize_linear(x, scale, zero_point, axis=1, block_size=3, backend="numpy")
@@ -182,9 +211,38 @@ def test_indices_of_64_bits_give_the_same(any_cupy: Any) -> None:
     wide = tuple(macro.replace("INDEX_BITS=32", "INDEX_BITS=64") for macro in launch.macros)
     out = on_device(np.zeros(x.shape, np.float32))
     with any_cupy.cuda.Device(0):
-        Launch(wide, launch.size, 8, 4, launch.geometry, 64)(out, *map(on_device, (x, scale, zero_point)))
+        Launch(wide, launch.size, 8, 4, launch.geometry, 64, launch.vectors)(
+            out, *map(on_device, (x, scale, zero_point))
+        )
     assert codes_of(on_host(out)) == codes_of(want)
     assert [launch.macros["INDEX_BITS"] for launch in launches_of(any_cupy)] in ([], ["64"])
+
+
+@pytest.mark.parametrize(
+    ("name", "is_offset"),
+    [("int16", True), ("int16", False), ("uint16", False), ("float8_e4m3fn", True), ("float8_e4m3fnuz", True)],
+)
+def test_products_that_float32_rounds_to_midpoints_of_float16(cupy: FakeCuPy, name: str, is_offset: bool) -> None:
+    """These products have more than 24 bits, so float32 must not round them first."""
+    x, zero_point = random(name, (1 << 20,), 1), random(name, (1 << 20,), 2)
+    scale = coded("float16", np.random.default_rng(3).integers(0x3C00, 0x4000, 1 << 20))
+    products = (x.astype(np.float64) - (zero_point.astype(np.float64) if is_offset else 0)) * scale
+    with np.errstate(over="ignore"):
+        twice = products.astype(np.float32).astype(np.float16)
+        (places,) = np.nonzero(np.isfinite(twice) & (twice != products.astype(np.float16)))
+    assert places.size > 5
+    check(x[places], scale[places], zero_point[places] if is_offset else None, axis=0)
+
+
+def test_parameters_that_are_not_aligned(cupy: FakeCuPy) -> None:
+    """Rows of 16 columns, whose parameters are read as vectors where they are aligned."""
+    x, scale, zero_point = random("int8", (5, 16), 1), scales("float32", (16,), 1), random("int8", (16,), 2)
+    want = codes_of(xverify.dequantize_linear(x, scale, zero_point, axis=1, backend="numpy"))
+    for starts in ((0, 0), (1, 0), (0, 1)):
+        arrays = (on_device(array, start) for array, start in zip((scale, zero_point), starts, strict=True))
+        assert codes_of(np.array(dequantize_linear(on_device(x), *arrays, axis=1))) == want
+    assert {launch.macros["SPREAD"] for launch in cupy.launches} == {"4"}
+    assert not any(launch.misaligned for launch in cupy.launches)
 
 
 @pytest.mark.parametrize("side", [1, -1])

@@ -22,8 +22,9 @@ from xverify.core.call import Call
 from xverify.engine.select import kernel_named
 from xverify.kernels.blocks import Spread
 from xverify.kernels.cuda import dequantize_linear, dequantize_packed, dequantize_range, dynamic_dequantize
-from xverify.kernels.cuda.geometry import Geometry, divisor, geometry
-from xverify.kernels.cuda.launch import THREADS, Card
+from xverify.kernels.cuda.geometry import Geometry, Kind, divisor, geometry, in_vectors
+from xverify.kernels.cuda.launch import THREADS, Launch
+from xverify.kernels.plans import Operand
 from xverify.oracles import all_oracles, answers
 from xverify.oracles.arrays import from_array, to_array
 from xverify.oracles.xverify_cuda import load
@@ -82,14 +83,63 @@ def test_which_parameter_serves_which_element(
         assert got == want
 
 
+@pytest.mark.parametrize(
+    ("x", "parameter", "spread", "expected"),
+    [
+        ((4, 8), (8,), Spread(1), (Kind.COLUMNS, Geometry(8, 1, 1, 0, 0, 1))),
+        ((8,), (8,), Spread(0), (Kind.COLUMNS, Geometry(8, 1, 1, 0, 0, 1))),
+        ((4, 9), (9,), Spread(1), Kind.ANY),
+        ((4, 5, 8), (5,), Spread(1), (Kind.AXIS, Geometry(1, 5, 8, 0, 1, 0))),
+        ((5, 8), (5,), Spread(0), (Kind.RUNS, Geometry(1, 5, 8, 0, 1, 0))),
+        ((4, 5, 6), (5,), Spread(1), Kind.ANY),
+        ((4, 16), (4, 4), Spread(1, 4), (Kind.RUNS, Geometry(1, 64, 4, 0, 1, 0))),
+        ((18,), (5,), Spread(0, 4), (Kind.RUNS, Geometry(1, 18, 4, 0, 1, 0))),
+        ((4, 18), (4, 5), Spread(1, 4), Kind.ANY),
+        ((4, 12), (4, 4), Spread(1, 3), Kind.ANY),
+        ((3, 4, 8), (3, 2, 8), Spread(1, 2), (Kind.BLOCKS, Geometry(8, 1, 2, 0, 0, 1))),
+        ((5, 8), (3, 8), Spread(0, 2), (Kind.BLOCKS, Geometry(8, 1, 2, 0, 0, 1))),
+        ((3, 5, 8), (3, 3, 8), Spread(1, 2), Kind.ANY),
+        ((4, 5, 8), (4, 5, 8), Spread(1), (Kind.COLUMNS, Geometry(160, 1, 1, 0, 0, 1))),
+    ],
+)
+def test_geometries_whose_vectors_lie_in_one_run_and_row(
+    x: tuple[int, ...], parameter: tuple[int, ...], spread: Spread, expected: Any
+) -> None:
+    """Vectors of 4 elements. The formulas give the parameter that the general one gives."""
+    general = geometry(x, parameter, spread)
+    assert general is not None
+    kind, found = in_vectors(general, prod(x), 4)
+    assert (kind, found) == ((kind, general) if expected is Kind.ANY else expected)
+    assert (kind is Kind.ANY) == (expected is Kind.ANY)
+    index = np.arange(prod(x))
+    row, inner = np.divmod(index, general.inner)
+    outer, along = np.divmod(row, general.extent)
+    want = outer * general.outer_stride + along // general.run * general.run_stride + inner * general.inner_stride
+    got = {
+        Kind.ANY: want,
+        Kind.RUNS: index // found.run,
+        Kind.AXIS: index // found.run % found.extent,
+        Kind.COLUMNS: index % found.inner,
+        Kind.BLOCKS: index // found.inner // found.run * found.inner + index % found.inner,
+    }
+    assert got[kind].tolist() == want.tolist()
+
+
+def test_parameters_that_no_vector_holds_are_read_one_by_one() -> None:
+    general = geometry((4, 8), (8,), Spread(1))
+    assert general is not None
+    assert in_vectors(general, 32, 4, adjacent=False) == (Kind.ANY, general)
+
+
 def test_grid_and_head() -> None:
     assert THREADS % 32 == 0, "a warp's"
     launch = launch_of((10_000,), (), Spread())
     assert (launch.lanes, launch.head(0x1000), launch.head(0x1004), launch.head(0x100C)) == (4, 0, 3, 1)
-    assert launch.grid(0x1000, 100) == 3  # 2 500 vectors, 4 for each of 256 threads
-    assert launch_of((4099,), (), Spread()).grid(0x1004, 100) == 1  # 1 024 vectors after 3 elements
-    assert launch_of((1 << 30,), (), Spread()).grid(0, 660) == 660
-    assert launch_of((3,), (), Spread()).grid(0, 132) == 1
+    assert launch.grid(0x1000) == 5  # 2 500 vectors, 2 for each of 256 threads
+    assert launch_of((2051,), (), Spread()).grid(0x1004) == 1  # 512 vectors after 3 elements
+    assert launch_of((1 << 30,), (), Spread()).grid(0) == 1 << 19
+    assert launch_of((1 << 60,), (), Spread()).grid(0) == (1 << 31) - 1, "the largest grid"
+    assert launch_of((3,), (), Spread()).grid(0) == 1
     assert launch_of((3,), (), Spread()).head(0x1004) == 3
     assert launch_of((2,), (), Spread()).head(0x1004) == 2
     assert launch_of((100,), (), Spread(), out="float16").head(0x1002) == 7
@@ -103,12 +153,18 @@ def test_grid_and_head() -> None:
 
 
 @pytest.mark.parametrize(
-    ("registers", "blocks"), [(16, 8), (32, 8), (33, 6), (40, 6), (41, 5), (46, 5), (64, 4), (74, 3), (86, 2), (255, 1)]
-)
-def test_a_card_is_given_as_many_blocks_as_it_has_room_for(registers: int, blocks: int) -> None:
-    """A multiprocessor of compute capability 9.0 has 2,048 threads and 65,536 registers."""
-    assert Card("90", 132, 2048, 1 << 16, 50 << 20).blocks(registers) == 132 * blocks
-    assert Card("62", 2, 2048, 1 << 15, 1 << 19).blocks(255) == 2, "one at least, which the card then refuses"
+    ("x", "formula", "packed", "vectors"),
+    [
+        ("uint8", "PRODUCT", False, 2), ("int4", "PRODUCT", False, 2), ("int4", "PRODUCT", True, 4),
+        ("float8_e5m2", "PRODUCT", False, 4), ("int32", "PRODUCT", False, 1), ("uint8", "QUOTIENT", False, 1),
+        ("int16", "MIN_FIRST", False, 1), ("uint8", "TABLE", False, 2),
+    ],
+)  # fmt: skip
+def test_vectors_in_flight(x: str, formula: str, packed: bool, vectors: int) -> None:
+    scale = Operand(np.dtype(np.float32), ())
+    launch = Launch.of(scale.dtype, Operand(dtype_of(x), (9,)), scale, None, Spread(), formula, packed)
+    assert launch.vectors == vectors
+    assert f"-DVECTORS={vectors}" in launch.macros
 
 
 def test_indices_have_64_bits_only_where_they_need_them() -> None:
@@ -116,12 +172,12 @@ def test_indices_have_64_bits_only_where_they_need_them() -> None:
     launch = launch_of((2, 1 << 30), (2,), Spread(0))
     assert launch.index_bits == 64
     assert "-DINDEX_BITS=64" in launch.macros
-    assert "-DSPREAD=1" in launch.macros
+    assert "-DSPREAD=2" in launch.macros
     assert "-DSPREAD=0" in launch_of((4, 4), (1, 1), Spread(0, 8)).macros, "one parameter in all serves all"
 
 
 def test_large_outputs_are_streamed_and_others_not(cupy: FakeCuPy) -> None:
-    for size, streamed, grid in ((100, 0, 1), (20_000, 5_000, 5), (100_000, 25_000, 10)):
+    for size, streamed, grid in ((100, 0, 1), (20_000, 5_000, 10), (100_000, 25_000, 49)):
         dequantize_linear(on_device(np.zeros(size, np.uint8)), on_device(np.ones((), np.float32)))
         assert (cupy.launches[-1].streamed, cupy.launches[-1].grid) == (streamed, grid)
     assert len(cupy.compiled) == 1, "one kernel, compiled once"

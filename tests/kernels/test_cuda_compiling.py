@@ -14,14 +14,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cuda_arrays import on_device
+from cuda_arrays import on_device, random, scales
 from cuda_on_cpu import FakeCuPy
-from kernel_arrays import dtype_of
+from kernel_arrays import SEED, dtype_of
 
 from xverify.kernels.blocks import Spread
-from xverify.kernels.cuda import dequantize_linear
-from xverify.kernels.cuda.compiling import compiled
-from xverify.kernels.cuda.launch import Launch, loaded
+from xverify.kernels.cuda import (
+    dequantize_linear,
+    dequantize_packed,
+    dequantize_range,
+    dynamic_dequantize,
+    linear,
+    ranges,
+)  # fmt: skip
+from xverify.kernels.cuda.compiling import compiled, source
+from xverify.kernels.cuda.launch import MORE, THREADS, Launch, loaded
+from xverify.kernels.cuda.prepare import kernels, prepare
 from xverify.kernels.plans import Operand
 
 
@@ -29,6 +37,7 @@ def asked(cupy: FakeCuPy) -> int:
     """Call in a process that has no kernel loaded. Return how often the compiler ran so far."""
     compiled.cache_clear()
     loaded.cache_clear()
+    linear._linear_plan.cache_clear()
     got = dequantize_linear(on_device(np.arange(3, dtype=np.uint8)), on_device(np.float32([2, 4, 8])), axis=0)
     assert got.tolist() == [0, 4, 16]
     return len(cupy.compiled)
@@ -77,14 +86,48 @@ def test_where_nothing_can_be_kept_it_is_compiled_in_each_process(
     assert [asked(cupy), asked(cupy)] == [1, 2]
 
 
+def test_the_source_has_the_launchs_numbers() -> None:
+    assert f"#define THREADS {THREADS}\n" in source()
+    assert f"#define MOST_VECTORS {MORE}\n" in source()
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_prepared_kernels_are_not_compiled_in_a_call(cupy: FakeCuPy, packed: bool) -> None:
+    onednn = "onednn/Dequantize-1@3.5"
+    wanted = kernels([SEED, onednn, "ai.onnx/DequantizeLinear-25"], packed)
+    assert prepare(wanted, "90", 2) == len(wanted) == len(set(wanted)) == len(cupy.compiled)
+    assert prepare(wanted, "90", 2) == 0
+    x, table = random("uint8", (6, 8), 1), on_device(np.zeros(ranges.LOOK_UP_FROM, np.uint8))
+    scale, scales_of_columns = on_device(np.float32([2])), scales("float32", (8,), 1)
+    for name in ("int4", "float4_e2m1fn"):
+        for factor, axis in ((scales_of_columns[0], None), (scales_of_columns, 1), (scales_of_columns[:6], 0)):
+            if packed:
+                dequantize_packed(on_device(x.ravel()[:24]), on_device(factor), dtype=name, shape=x.shape, axis=axis)
+            else:
+                dequantize_linear(on_device(x), on_device(factor), x_dtype=name, axis=axis)
+    if not packed:
+        dynamic_dequantize(on_device(x), scale, on_device(np.int64([1])), contract=onednn)
+        for codes in (on_device(x), table):
+            dequantize_range(codes, scale.reshape(()), scale.reshape(()), mode="SCALED", contract=SEED)
+    assert len(cupy.compiled) == len(wanted)
+    assert len(cupy.launches) == (6 if packed else 10)
+
+
 PTX = """
 import sys
 from xverify.kernels.cuda import compiling
 way = f"-arch=compute_{sys.argv[1]}", "ptx"
 compiling.cupy().cuda.compiler._get_arch_for_options_for_nvrtc = lambda arch: way
-sys.stdout.buffer.write(compiling.binary(tuple(sys.argv[2:])))
+sys.stdout.buffer.write(compiling.binary(tuple(sys.argv[2:]), sys.argv[1]))
 """
 """Prints the PTX that CuPy compiles for a compute capability. No GPU needs to be there."""
+
+
+def ptx_of(capability: str, launch: Launch) -> str:
+    """Return the PTX that NVRTC generates for a launch."""
+    made = subprocess.run([sys.executable, "-c", PTX, capability, *launch.macros], capture_output=True)
+    assert made.returncode == 0, made.stderr.decode()
+    return made.stdout.decode()
 
 
 @pytest.mark.skipif(find_spec("cupy") is None, reason="CuPy is not installed; pip install -e '.[cuda]'")
@@ -97,9 +140,28 @@ def test_cupy_and_nvrtc_flush_and_contract_nothing(capability: str) -> None:
     ):  # fmt: skip
         end = Operand(np.dtype(np.float32), (9,))
         given = Operand(dtype_of(x), (7, 9)), end, None if formula == "PRODUCT" else end.dtype, Spread(1), formula
-        command = [sys.executable, "-c", PTX, capability, *Launch.of(dtype_of(out), *given).macros]
-        made = subprocess.run(command, capture_output=True)
-        assert made.returncode == 0, made.stderr.decode()
-        found = set(re.findall(r"\b(?:fma|mul|sub|add|div|cvt|setp)\.[a-z0-9.]*", made.stdout.decode()))
+        ptx = ptx_of(capability, Launch.of(dtype_of(out), *given))
+        found = set(re.findall(r"\b(?:fma|mul|sub|add|div|cvt|setp)\.[a-z0-9.]*", ptx))
         assert any(".f32" in instruction for instruction in found)
         assert not [instruction for instruction in found if ".ftz" in instruction]
+
+
+@pytest.mark.skipif(find_spec("cupy") is None, reason="CuPy is not installed; pip install -e '.[cuda]'")
+@pytest.mark.parametrize(
+    ("capability", "x", "out", "conversions"),
+    [
+        ("75", "uint8", "float16", {"cvt.rn.f16.f32", "cvt.f32.f16"}),
+        ("75", "uint8", "bfloat16", set()),
+        ("80", "uint8", "float16", {"cvt.rn.f16x2.f32", "cvt.f32.f16"}),
+        ("80", "float8_e4m3fn", "float32", set()),
+        ("90", "float8_e4m3fn", "bfloat16", {"cvt.rn.f16x2.e4m3x2", "cvt.f32.f16", "cvt.rn.bf16x2.f32"}),
+        ("90", "float8_e5m2", "bfloat16", {"cvt.f32.f16", "cvt.rn.bf16x2.f32"}),
+    ],
+)
+def test_conversions_are_those_of_the_card(capability: str, x: str, out: str, conversions: set[str]) -> None:
+    """Integers take none. Vectors are loaded and stored at once, and nothing lies in local memory."""
+    scale = Operand(dtype_of(out), ())
+    ptx = ptx_of(capability, Launch.of(dtype_of(out), Operand(dtype_of(x), (7, 9)), scale, None, Spread()))
+    assert set(re.findall(r"\bcvt\.[a-z0-9.]*f[a-z0-9.]*", ptx)) == conversions
+    assert re.search(r"st\.global\.cs\.v4", ptx)
+    assert ".local" not in ptx

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define __device__ static
+#define __constant__ static const
 #define KERNEL static
 
 struct Dimensions { unsigned int x; };
@@ -24,6 +25,13 @@ template <class To, class From> static To bits_of(From value)
     return result;
 }
 
+static unsigned int __byte_perm(unsigned int low, unsigned int high, unsigned int selector)
+{
+    const unsigned long long bytes = low | (unsigned long long)high << 32;
+    unsigned int result = 0;
+    for (int i = 0; i < 4; ++i) result |= (unsigned int)(bytes >> (selector >> 4 * i & 7) * 8 & 0xFF) << 8 * i;
+    return result;
+}
 static unsigned int __umulhi(unsigned int a, unsigned int b) { return (unsigned long long)a * b >> 32; }
 static unsigned long long __umul64hi(unsigned long long a, unsigned long long b) { return (unsigned __int128)a * b >> 64; }
 static float __uint_as_float(unsigned int bits) { return bits_of<float>(bits); }
@@ -49,6 +57,63 @@ static double __fma_rn(double a, double b, double c) { return fma(a, b, c); }
 static float __double2float_rn(double value) { return (float)value; }
 static double __ll2double_rn(long long value) { return (double)value; }
 
+// The functions of instructions.cuh, by arithmetic in doubles. Every NaN becomes 0x7FFF, as on a card.
+
+static thread_local int CAPABILITY;
+static int capability() { return CAPABILITY; }
+
+// The code of the nearest number of a format with so many bits of mantissa, whose smallest normal number is 2^least; of two as near,
+// the even one.
+static unsigned int nearest_code(double value, int mantissa, int least, unsigned int infinity)
+{
+    const unsigned int sign = signbit(value) ? 0x8000u : 0;
+    if (isnan(value)) return 0x7FFFu;
+    if (isinf(value)) return sign | infinity;
+    int exponent = value == 0.0 ? least : ilogb(value);
+    if (exponent < least) exponent = least;
+    // Multiples of the last bit, at least 2^mantissa of them in a normal number. The next power of two has the next exponent.
+    const double count = nearbyint(ldexp(fabs(value), mantissa - exponent));
+    const double code = count + ldexp(exponent - least, mantissa);
+    return sign | (code >= infinity ? infinity : (unsigned int)code);
+}
+
+static unsigned int float16_pair(float low, float high)
+{
+    return nearest_code(low, 10, -14, 0x7C00) | nearest_code(high, 10, -14, 0x7C00) << 16;
+}
+
+static unsigned int bfloat16_pair(float low, float high)
+{
+    return nearest_code(low, 7, -126, 0x7F80) | nearest_code(high, 7, -126, 0x7F80) << 16;
+}
+
+// The value of a code with so many bits of mantissa.
+static double value_of(unsigned int code, int exponent_bits, int mantissa)
+{
+    const int exponent = code >> mantissa & ((1 << exponent_bits) - 1), bias = (1 << (exponent_bits - 1)) - 1;
+    const double fraction = ldexp(code & ((1u << mantissa) - 1), -mantissa);
+    const double magnitude = exponent == 0 ? ldexp(fraction, 1 - bias) : ldexp(1.0 + fraction, exponent - bias);
+    return code >> (exponent_bits + mantissa) & 1 ? -magnitude : magnitude;
+}
+
+static float float_of_float16(unsigned short code)
+{
+    const unsigned int magnitude = code & 0x7FFFu;
+    if (magnitude > 0x7C00u) return NAN;
+    if (magnitude == 0x7C00u) return code >> 15 ? -INFINITY : INFINITY;
+    return (float)value_of(code, 5, 10);
+}
+
+static unsigned int float16_pair_of_float8_e4m3fn(unsigned short codes)
+{
+    unsigned int pair = 0;
+    for (int i = 0; i < 2; ++i) {
+        const unsigned int code = codes >> 8 * i & 0xFF;
+        pair |= ((code & 0x7F) == 0x7F ? 0x7FFFu : nearest_code(value_of(code, 4, 3), 10, -14, 0x7C00)) << 16 * i;
+    }
+    return pair;
+}
+
 // What the last run did: vectors of 16 bytes written, those of them that were streamed, and accesses that a card would refuse.
 static thread_local unsigned long long streamed_stores, misaligned;
 
@@ -58,7 +123,9 @@ template <class T> static T __ldg(const T* at) { check(at); return *at; }
 template <class T> static void __stwb(T* at, T value) { check(at); *at = value; }
 template <class T> static void __stcs(T* at, T value) { check(at); ++streamed_stores; *at = value; }
 
-static thread_local int X_TYPE, SCALE_TYPE, ZERO_TYPE, OUT_TYPE, FORMULA, X_BITS, ZERO_BITS, SPREAD;
+#define THREADS blockDim.x
+
+static thread_local int X_TYPE, SCALE_TYPE, ZERO_TYPE, OUT_TYPE, FORMULA, X_BITS, ZERO_BITS, SPREAD, VECTORS;
 
 namespace narrow {
 #define INDEX_BITS 32
@@ -67,12 +134,14 @@ namespace narrow {
 }
 
 #undef MOST_LANES
-#undef UNROLLED
+#undef MOST_VECTORS
 
 namespace wide {
 #define INDEX_BITS 64
 #include "dequantize.cu"
 }
+
+static_assert(sizeof(narrow::Call) == sizeof(wide::Call), "");
 
 // The names of the types and of the formulas in the order of their numbers, so that macros can be given by name as to NVRTC.
 static const char* const TYPES[] = {
@@ -92,21 +161,26 @@ extern "C" int number_of(const char* name)
     return -1;
 }
 
-// macros: in the order of the variables above, and INDEX_BITS. numbers: the kernel's arguments after the four arrays. The threads run
-// in an order that no card has: results must not depend on it.
+// macros: in the order of the variables above, and INDEX_BITS. capability: as instructions.cuh says. call: the kernel's argument after
+// the four arrays. The threads run in an order that no card has: results must not depend on it.
 extern "C" void run(
-    const int* macros, unsigned grid, unsigned block, const unsigned char* x, const unsigned char* scale, const unsigned char* zero,
-    unsigned char* y, const unsigned long long* n, unsigned long long* counted)
+    const int* macros, int capability, unsigned grid, unsigned block, const unsigned char* x, const unsigned char* scale,
+    const unsigned char* zero, unsigned char* y, const void* call, unsigned long long* counted)
 {
-    int* const variables[] = {&X_TYPE, &SCALE_TYPE, &ZERO_TYPE, &OUT_TYPE, &FORMULA, &X_BITS, &ZERO_BITS, &SPREAD};
-    for (int i = 0; i < 8; ++i) *variables[i] = macros[i];
-    const auto kernel = macros[8] == 64 ? wide::dequantize : narrow::dequantize;
+    int* const variables[] = {&X_TYPE, &SCALE_TYPE, &ZERO_TYPE, &OUT_TYPE, &FORMULA, &X_BITS, &ZERO_BITS, &SPREAD, &VECTORS};
+    for (int i = 0; i < 9; ++i) *variables[i] = macros[i];
+    CAPABILITY = capability;
     streamed_stores = misaligned = 0;
     gridDim.x = grid;
     blockDim.x = block;
     for (blockIdx.x = grid; blockIdx.x-- > 0;)
-        for (threadIdx.x = block; threadIdx.x-- > 0;)
-            kernel(x, scale, zero, y, n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], n[8], n[9], n[10], n[11], n[12], n[13], n[14], n[15]);
+        for (threadIdx.x = block; threadIdx.x-- > 0;) {
+            if (macros[9] == 64) wide::dequantize(x, scale, zero, y, *(const wide::Call*)call);
+            else narrow::dequantize(x, scale, zero, y, *(const narrow::Call*)call);
+        }
     counted[0] = streamed_stores;
     counted[1] = misaligned;
 }
+
+// Bytes of the structure that a launch passes.
+extern "C" int bytes_of_call() { return sizeof(narrow::Call); }

@@ -29,7 +29,7 @@ CPP = Path(__file__).with_name("cuda_on_cpu.cpp")
 KEPT = Path(__file__).with_name("__pycache__")
 
 NAMED = ("X_TYPE", "SCALE_TYPE", "ZERO_TYPE", "OUT_TYPE", "FORMULA")
-MACROS = (*NAMED, "X_BITS", "ZERO_BITS", "SPREAD", "INDEX_BITS")
+MACROS = (*NAMED, "X_BITS", "ZERO_BITS", "SPREAD", "VECTORS", "INDEX_BITS")
 
 FLAGS = (
     "-std=c++17", "-O1", "-ffp-contract=off", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror",
@@ -166,7 +166,7 @@ class Launched:
     grid: int
     block: int
     numbers: tuple[int, ...]
-    """The numbers after the arrays."""
+    """The words of the structure after the arrays."""
     streamed: int
     """Vectors that bypassed the caches, counted by the kernel."""
     misaligned: int
@@ -265,15 +265,18 @@ class Event:
 
 
 @dataclass(frozen=True)
+class Pointer:
+    """CuPy's pointer to an argument, which a launch passes by value."""
+
+    address: int
+
+
+@dataclass(frozen=True)
 class Kernel:
     """A compiled kernel."""
 
-    launch: Callable[..., None]
-    num_regs: int = 41
-    """Registers of a thread."""
-
-    def __call__(self, grid: tuple[int], block: tuple[int], arguments: tuple[Any, ...]) -> None:
-        self.launch(grid, block, arguments)
+    kernel: Callable[..., None]
+    """The function that launches it, loaded on a device."""
 
 
 @dataclass
@@ -282,11 +285,15 @@ class FakeCuPy:
 
     library: ctypes.CDLL
     threads: int | None = None
-    """Threads of a block, if not as many as a launch asks for. Few threads make the kernel take several strides."""
+    """Threads of a block, if not as many as a launch asks for. As many more blocks run then."""
+    blocks: int | None = None
+    """Blocks, if not as many as a launch needs. Few blocks make threads stride."""
     launches: list[Launched] = field(default_factory=list)
     compiled: list[tuple[str, ...]] = field(default_factory=list)
     ndarray: type = DeviceArray
     devices: int = 1
+    capability: int = 900
+    """The compute capability times 100 whose instructions the kernels have."""
     __version__: str = "of the tests"
 
     def __post_init__(self) -> None:
@@ -294,24 +301,25 @@ class FakeCuPy:
             Device=Device,
             Stream=Stream,
             Event=Event,
+            function=SimpleNamespace(CPointer=Pointer),
             get_current_stream=lambda: current()[1] or Stream(0),
             nvrtc=SimpleNamespace(getVersion=lambda: (0, 0)),
             compiler=SimpleNamespace(compile_using_nvrtc=self._compile),
             get_elapsed_time=lambda start, stop: 1e3 * (stop.time - start.time),
             runtime=SimpleNamespace(
                 getDeviceCount=lambda: self.devices,
-                getDevice=lambda: 0,
+                getDevice=lambda: current()[0],
                 getDeviceProperties=lambda number: {"name": b"a CPU", "multiProcessorCount": 2},
             ),
         )
 
-    def _compile(self, code: str, options: tuple[str, ...], *, filename: str) -> tuple[bytes, None]:
+    def _compile(self, code: str, options: tuple[str, ...], *, arch: str, filename: str) -> tuple[bytes, None]:
         """Return the macros instead of compiled code."""
         assert code == source()
         assert "#include" not in code
         assert options[: len(OPTIONS)] == OPTIONS
         assert "/" not in filename
-        assert entered(), "a device, for which it compiles"
+        assert arch == "90"
         self.compiled.append(options)
         return "\n".join(options[len(OPTIONS) :]).encode(), None
 
@@ -319,25 +327,29 @@ class FakeCuPy:
         macros = dict(line.removeprefix("-D").split("=") for line in Path(path).read_text().rstrip("\0").splitlines())
         return SimpleNamespace(get_function=lambda name: {"dequantize": Kernel(partial(self._launch, macros))}[name])
 
-    def _launch(self, macros: dict[str, str], grid: tuple[int], block: tuple[int], arguments: tuple[Any, ...]) -> None:
+    def _launch(
+        self, macros: dict[str, str], grid: tuple[int, ...], block: tuple[int, ...], arguments: tuple[Any, ...]
+    ) -> None:
         values = [
             self.library.number_of(macros[name].encode()) if name in NAMED else int(macros[name]) for name in MACROS
         ]
         assert len(macros) == len(MACROS)
         assert min(values) >= 0
-        arrays, numbers = arguments[:4], arguments[4:]
-        assert len(numbers) == 16
-        assert arrays[3].size == numbers[0]
+        *arrays, call = arguments
         assert all(type(array) is DeviceArray and array.flags.c_contiguous for array in arrays)
-        assert all(type(number) is np.uint64 for number in numbers)
+        assert type(call) is Pointer
+        words = (ctypes.c_ulonglong * (self.library.bytes_of_call() // 8)).from_address(call.address)
+        assert (len(arrays), arrays[3].size) == (4, words[0])
+        assert (grid[1:], block[1:]) == ((1, 1), (1, 1))
         counted = (ctypes.c_ulonglong * 2)()
         threads = self.threads or block[0]
+        blocks = self.blocks or -(-grid[0] * block[0] // threads)
         self.library.run(
-            (ctypes.c_int * len(MACROS))(*values), grid[0], threads, *(ctypes.c_void_p(a.data.ptr) for a in arrays),
-            (ctypes.c_ulonglong * 16)(*map(int, numbers)), counted,
+            (ctypes.c_int * len(MACROS))(*values), self.capability, blocks, threads,
+            *(ctypes.c_void_p(a.data.ptr) for a in arrays), words, counted,
         )  # fmt: skip
         device, stream = current()
-        self.launches.append(Launched(macros, grid[0], threads, tuple(map(int, numbers)), *counted, stream, device))
+        self.launches.append(Launched(macros, grid[0], threads, tuple(words), *counted, stream, device))
 
     @staticmethod
     def asarray(value: Any) -> Any:

@@ -52,7 +52,7 @@ class Plan:
     """The granularity of scales and zero points."""
 
 
-_FIXED = frozenset((int, str, type, *map(type, (None, FLOAT32, FLOAT16, BFLOAT16))))
+FIXED = frozenset((int, str, type, *map(type, (None, FLOAT32, FLOAT16, BFLOAT16))))
 """Types of attributes whose values are immutable and equal no other value that must be told apart, as True equals 1.
 
 Only plans of such attributes are cached. Each dtype has its own type.
@@ -82,7 +82,7 @@ def remembered(plan: Callable[..., Plan], attributes: int = 7) -> Planner:
     @wraps(plan)
     def planner(*call: Any) -> Plan:
         for attribute in call[attributes:]:
-            if type(attribute) not in _FIXED:
+            if type(attribute) not in FIXED:
                 return plan(*call)
         return cached(*call)
 

@@ -9,6 +9,10 @@ typedef unsigned char Byte;
 typedef unsigned int Word;
 typedef unsigned long long Long;
 
+#ifdef __CUDACC__
+#include "instructions.cuh"
+#endif
+
 // Differences, or products of them, that float32 does not hold exactly in two parts. So may a zero point of 32 bits or more.
 __device__ inline bool is_wide()
 {
@@ -16,75 +20,166 @@ __device__ inline bool is_wide()
         || (ZERO_TYPE != NONE && (X_TYPE == FLOAT8_E5M2 || X_TYPE == FLOAT8_E5M2FNUZ));
 }
 
-// True if float32 holds every product: a difference of at most 9 bits, and a scale of at most 11, whose smallest number, bfloat16's
-// 2^-133, is a multiple of float32's.
+__device__ inline bool is_integer(int type) { return type >= INT8 && type <= UINT2; }
+
+// True if float32 holds every product, or rounds it to what the output makes of it anyway.
+//
+// A scale has at most 11 bits, and the smallest is 2^-133 (bfloat16). A difference of 8-bit codes has 9 bits and of 6-bit floats at
+// most 10, in units of 2^-4 or more. A float8 without a zero point has at most 4 bits, in units of 2^-17 or more. So a product has at
+// most 21 bits, which float32 holds down to units of 2^-149. Only units of 2^-17 (float8_e5m2fnuz) times 2^-133 are less: such a
+// product is below 2^-139, and both float16 and bfloat16 make it 0, rounded before or not. Products from 2^128 on are infinite either
+// way: the next number of 21 bits or fewer below 2^128 stays finite in float32.
 __device__ inline bool is_exact()
 {
-    const bool is_of_a_byte = X_TYPE == INT8 || X_TYPE == UINT8 || X_TYPE == INT4 || X_TYPE == UINT4 || X_TYPE == INT2
-        || X_TYPE == UINT2;
-    return is_of_a_byte && !is_wide() && (SCALE_TYPE == FLOAT16 || SCALE_TYPE == BFLOAT16 || SCALE_TYPE == FLOAT8_E8M0FNU);
+    const bool is_small_scale = SCALE_TYPE == FLOAT16 || SCALE_TYPE == BFLOAT16 || SCALE_TYPE == FLOAT8_E8M0FNU;
+    const bool is_small_integer = is_integer(X_TYPE) && X_TYPE != INT16 && X_TYPE != UINT16
+        && ZERO_TYPE != INT16 && ZERO_TYPE != UINT16;
+    const bool is_small_float = X_TYPE == FLOAT4_E2M1FN || X_TYPE == FLOAT6_E2M3FN || X_TYPE == FLOAT6_E3M2FN;
+    const bool is_float8 = X_TYPE == FLOAT8_E4M3FN || X_TYPE == FLOAT8_E4M3FNUZ || X_TYPE == FLOAT8_E5M2 || X_TYPE == FLOAT8_E5M2FNUZ;
+    return is_small_scale && !is_wide() && (is_small_integer || is_small_float || (is_float8 && ZERO_TYPE == NONE));
 }
 
 // ---- Codes to numbers -------------------------------------------------------------------------------------------------------------
 
-__device__ inline float of_integer(Word code, Word keep, Word flip)
+// In memory an element takes that many bits, if it is not packed.
+__device__ inline int storage_bits(int type)
 {
-    return (float)((int)((code & keep) ^ flip) - (int)flip);
+    return type == INT64 ? 64 : type == INT32 || type == FLOAT32 ? 32
+        : type == INT16 || type == UINT16 || type == FLOAT16 || type == BFLOAT16 ? 16 : 8;
 }
 
-// A float of few bits: its fields moved to float32's places make its value times a power of two, subnormals included.
-// infinite: the first magnitude that is infinite (those above are NaN); no_number: the one code that is NaN.
-__device__ inline float of_float(Word code, Word sign, int shift, float unit, Word infinite, Word no_number)
+// What `raw` adds to an integer of 16 bits or fewer: 2^23, at which the last bit of a float32 is 1, and the distance of the smallest
+// code from 0. The difference of two such numbers is exact. It needs no conversion instruction.
+__device__ inline float offset(int type)
 {
-    const Word magnitude = code & (sign - 1);
-    float value = __fmul_rn(__uint_as_float(magnitude << shift), unit);
-    if (magnitude >= infinite) value = __uint_as_float(magnitude == infinite ? 0x7F800000u : 0x7FC00000u);
-    if (code == no_number) value = __uint_as_float(0x7FC00000u);
-    return (code & sign) ? -value : value;
+    switch (type) {
+    case UINT8: case UINT16: case UINT4: case UINT2: return 8388608.0f;
+    case INT8: return 8388608.0f + 128.0f;
+    case INT16: return 8388608.0f + 32768.0f;
+    case INT4: return 8388608.0f + 8.0f;
+    case INT2: return 8388608.0f + 2.0f;
+    default: return 0.0f;
+    }
 }
 
-// The value of a code of any type but INT32 and INT64, exactly. 2^k as a float32 has the bits (127 + k) << 23.
+// The place of a code of at most 8 bits among words of codes, `bits` from one to the next: the byte, and bits below it there.
+struct Part {
+    Word word;
+    int byte, below;
+};
+
+__device__ inline Part part_of(const Word* words, int lane, int bits)
+{
+    const int in_a_byte = 8 / bits, byte = lane / in_a_byte;
+    const Part part = {words[byte / 4], byte % 4, lane % in_a_byte * bits};
+    return part;
+}
+
+// The bits of 2^23. They lie in memory so that they come into a register once. As a constant they would take the place that an
+// instruction has for one, and each selector of bytes would then take an instruction of its own.
+__constant__ Word TWO_TO_23 = 0x4B000000u;
+
+// An integer and its `offset`: its code, with the sign's bit flipped, in the low byte of 2^23.
+__device__ inline float raw_integer(Part part, Word keep, Word flip)
+{
+    const Word codes = ((part.word >> part.below) & keep * 0x01010101u) ^ flip * 0x01010101u;
+    return __uint_as_float(__byte_perm(codes, TWO_TO_23, 0x7440 + part.byte));
+}
+
+__device__ inline float raw_integer16(const Word* words, int lane, Word flip)
+{
+    return __uint_as_float(__byte_perm(words[lane / 2] ^ flip * 0x00010001u, TWO_TO_23, lane % 2 ? 0x7432 : 0x7410));
+}
+
+// A float of `width` bits in the highest bits of a word, as a float32: moved to the places of float32's sign, exponent and mantissa it
+// is the value times a power of two, subnormals included.
+__device__ inline Word at_the_top(Part part, int width)
+{
+    const int up = 8 - width - part.below;
+    return __byte_perm(up < 0 ? part.word >> -up : part.word << up, 0, part.byte << 12 | 0x0444);
+}
+
+__device__ inline float small_float(Word at_top, int width, int exponent_bits, float unit)
+{
+    const int shift = 8 - exponent_bits;
+    const Word magnitude = ((1u << (width - 1)) - 1) << (32 - width - shift);
+    return __fmul_rn(__uint_as_float((Word)((int)at_top >> shift) & (0x80000000u | magnitude)), unit);
+}
+
+// Of a type whose code 0x80 is NaN.
+__device__ inline float fnuz(Word at_top, int exponent_bits, float unit)
+{
+    const float value = small_float(at_top, 8, exponent_bits, unit);
+    return at_top == 0x80000000u ? __uint_as_float(0x7FC00000u) : value;
+}
+
+__device__ inline float half_of(Word pair, int lane) { return float_of_float16((unsigned short)(lane % 2 ? pair >> 16 : pair)); }
+
+__device__ inline float float8_e4m3fn(const Word* words, int lane)
+{
+    if (capability() >= 890) return half_of(float16_pair_of_float8_e4m3fn((unsigned short)(words[lane / 4] >> lane / 2 % 2 * 16)), lane);
+    const float value = small_float(at_the_top(part_of(words, lane, 8), 8), 8, 4, __uint_as_float(247u << 23));
+    return fabsf(value) > 448.0f ? __uint_as_float(0x7FC00000u) : value;
+}
+
+// float8_e5m2 is the upper byte of a float16.
+__device__ inline float float8_e5m2(const Word* words, int lane)
+{
+    const int byte = lane % 4 / 2 * 2;
+    return half_of(__byte_perm(words[lane / 4], 0, 0x1404 + byte * 0x1010), lane);
+}
+
+__device__ inline float float8_e8m0fnu(Word code)
+{
+    return __uint_as_float(code == 255 ? 0x7FC00000u : code == 0 ? 0x00400000u : code << 23);
+}
+
+// The value of a lane of any type but INT32 and INT64, exactly, and for integers its `offset`. words: codes, `bits` from one to the
+// next. Bits of a byte above a code do not count. 2^k as a float32 has the bits (127 + k) << 23.
+__device__ inline float raw(int type, const Word* words, int lane, int bits)
+{
+    switch (type) {
+    case INT8: return raw_integer(part_of(words, lane, bits), 0xFF, 0x80);
+    case UINT8: return raw_integer(part_of(words, lane, bits), 0xFF, 0);
+    case INT16: return raw_integer16(words, lane, 0x8000);
+    case UINT16: return raw_integer16(words, lane, 0);
+    case INT4: return raw_integer(part_of(words, lane, bits), 15, 8);
+    case UINT4: return raw_integer(part_of(words, lane, bits), 15, 0);
+    case INT2: return raw_integer(part_of(words, lane, bits), 3, 2);
+    case UINT2: return raw_integer(part_of(words, lane, bits), 3, 0);
+    case FLOAT4_E2M1FN: return small_float(at_the_top(part_of(words, lane, bits), 4), 4, 2, __uint_as_float(253u << 23));
+    case FLOAT6_E2M3FN: return small_float(at_the_top(part_of(words, lane, bits), 6), 6, 2, __uint_as_float(253u << 23));
+    case FLOAT6_E3M2FN: return small_float(at_the_top(part_of(words, lane, bits), 6), 6, 3, __uint_as_float(251u << 23));
+    case FLOAT8_E4M3FN: return float8_e4m3fn(words, lane);
+    case FLOAT8_E4M3FNUZ: return fnuz(at_the_top(part_of(words, lane, 8), 8), 4, __uint_as_float(246u << 23));
+    case FLOAT8_E5M2: return float8_e5m2(words, lane);
+    case FLOAT8_E5M2FNUZ: return fnuz(at_the_top(part_of(words, lane, 8), 8), 5, __uint_as_float(238u << 23));
+    case FLOAT8_E8M0FNU: return float8_e8m0fnu(words[lane / 4] >> lane % 4 * 8 & 0xFF);
+    case FLOAT16: return half_of(words[lane / 2], lane);
+    case BFLOAT16: return __uint_as_float(lane % 2 ? words[lane / 2] & 0xFFFF0000u : words[lane / 2] << 16);
+    default: return __uint_as_float(words[lane]);
+    }
+}
+
+// The value of a code.
 __device__ inline float number(int type, Word code)
 {
-    const Word never = 0xFFFFFFFFu;
-    switch (type) {
-    case INT8: return of_integer(code, 0xFF, 0x80);
-    case UINT8: return of_integer(code, 0xFF, 0);
-    case INT16: return of_integer(code, 0xFFFF, 0x8000);
-    case UINT16: return of_integer(code, 0xFFFF, 0);
-    case INT4: return of_integer(code, 15, 8);
-    case UINT4: return of_integer(code, 15, 0);
-    case INT2: return of_integer(code, 3, 2);
-    case UINT2: return of_integer(code, 3, 0);
-    case FLOAT4_E2M1FN: return of_float(code & 15, 8, 22, __uint_as_float(253u << 23), never, never);
-    case FLOAT6_E2M3FN: return of_float(code & 63, 32, 20, __uint_as_float(253u << 23), never, never);
-    case FLOAT6_E3M2FN: return of_float(code & 63, 32, 21, __uint_as_float(251u << 23), never, never);
-    case FLOAT8_E4M3FN: {
-        const Word no_number = (code & 0x80) | 0x7F;
-        return of_float(code, 0x80, 20, __uint_as_float(247u << 23), never, no_number);
-    }
-    case FLOAT8_E4M3FNUZ: return of_float(code, 0x80, 20, __uint_as_float(246u << 23), never, 0x80);
-    case FLOAT8_E5M2: return of_float(code, 0x80, 21, __uint_as_float(239u << 23), 0x7C, never);
-    case FLOAT8_E5M2FNUZ: return of_float(code, 0x80, 21, __uint_as_float(238u << 23), never, 0x80);
-    case FLOAT8_E8M0FNU: return __uint_as_float(code == 255 ? 0x7FC00000u : code == 0 ? 0x00400000u : code << 23);
-    case FLOAT16: return of_float(code, 0x8000, 13, __uint_as_float(239u << 23), 0x7C00, never);
-    case BFLOAT16: return __uint_as_float(code << 16);
-    default: return __uint_as_float(code);
-    }
+    const float value = raw(type, &code, 0, storage_bits(type));
+    return is_integer(type) ? __fsub_rn(value, offset(type)) : value;
 }
 
 // ---- Numbers to codes -------------------------------------------------------------------------------------------------------------
 
-// The bits of a float32 that is an exact value rounded to nearest, made that value rounded to odd: toward zero, with the last bit set
-// when anything was cut off. error: the exact value minus the float, of which the sign counts; 0 or NaN: nothing was cut off.
+// A float32 that is an exact value rounded to nearest, made that value rounded to odd: toward zero, with the last bit set when
+// anything was cut off. error: the exact value minus the float, of which the sign counts; 0 or NaN: nothing was cut off.
 // Rounded to float16 or bfloat16 it then gives what rounding the exact value would have given (S. Boldo, G. Melquiond,
 // "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to odd", 2008).
-__device__ inline Word to_odd(float nearest, double error)
+__device__ inline float to_odd(float nearest, double error)
 {
     const Word bits = __float_as_uint(nearest);
     const Word inexact = error < 0.0 || error > 0.0;
     const Word beyond = inexact && (error < 0.0) != (bits >> 31 != 0);
-    return (bits - beyond) | inexact;
+    return __uint_as_float((bits - beyond) | inexact);
 }
 
 // The same for float64.
@@ -96,68 +191,78 @@ __device__ inline double to_odd_double(double nearest, double error)
     return __longlong_as_double((long long)((bits - beyond) | inexact));
 }
 
-// The bits of a float32 to the nearest float16.
-__device__ inline Word to_float16(Word bits)
+// The nearest bfloat16, of cards that have no instruction for it.
+__device__ inline Word to_bfloat16(float value)
 {
-    const Word sign = bits >> 16 & 0x8000u, magnitude = bits & 0x7FFFFFFFu;
-    if (magnitude > 0x7F800000u) return sign | 0x7E00u;
-    if (magnitude >= 0x477FF000u) return sign | 0x7C00u;
-    if (magnitude >= 0x38800000u) return sign | (magnitude - 0x38000000u + 0xFFFu + (magnitude >> 13 & 1)) >> 13;
-    // Between 1/2 and 1 the last bit of a float32 is 2^-24, float16's smallest number.
-    // So the rounding of the sum is the rounding to float16.
-    return sign | (__float_as_uint(__fadd_rn(__uint_as_float(magnitude), 0.5f)) - 0x3F000000u);
-}
-
-// The bits of a float32 to the nearest bfloat16.
-__device__ inline Word to_bfloat16(Word bits)
-{
+    const Word bits = __float_as_uint(value);
     if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return (bits >> 16 & 0x8000u) | 0x7FC0u;
     return (bits + 0x7FFFu + (bits >> 16 & 1)) >> 16;
 }
 
-__device__ inline Word narrowed(Word bits) { return OUT_TYPE == FLOAT16 ? to_float16(bits) : to_bfloat16(bits); }
+// Two float32 rounded to the output's type of 16 bits, the first in the low half.
+__device__ inline Word narrowed(float low, float high)
+{
+    if (OUT_TYPE == FLOAT16) return float16_pair(low, high);
+    if (capability() >= 800) return bfloat16_pair(low, high);
+    return to_bfloat16(low) | to_bfloat16(high) << 16;
+}
 
-// The output's code for a float64 that is exact, or rounded to odd.
-__device__ inline Word rounded(double value)
+// The output's code for a float32 that rounds to it.
+__device__ inline Word code_of(float value)
+{
+    return OUT_TYPE == FLOAT32 ? __float_as_uint(value) : narrowed(value, 0.0f) & 0xFFFFu;
+}
+
+// A float32 that the output's type rounds as it would a float64 that is exact, or rounded to odd.
+__device__ inline float to_round(double value)
 {
     const float nearest = __double2float_rn(value);
-    if (OUT_TYPE == FLOAT32) return __float_as_uint(nearest);
-    return narrowed(to_odd(nearest, __dsub_rn(value, (double)nearest)));
+    return OUT_TYPE == FLOAT32 ? nearest : to_odd(nearest, __dsub_rn(value, (double)nearest));
 }
 
 // ---- The linear formula -----------------------------------------------------------------------------------------------------------
 
-// scale, zero: an element's; of a range its ends. wide: the zero point as a double; of a range what its formula makes of both ends.
-// table: where the formula is one, the results of all 256 codes.
+// scale: an element's; of a range its lower end. zero: what is subtracted from `raw` of an element; of a range its upper end.
+// wide: the zero point as a double; of a range what its formula makes of both ends. table: where the formula is one, the results of
+// all 256 codes.
 struct Parameter {
     float scale, zero;
     double wide;
     const Byte* table;
 };
 
-__device__ inline double number_of_x(Word code) { return X_TYPE == INT32 ? (double)(int)code : (double)number(X_TYPE, code); }
+__device__ inline double number_of_x(const Word* words, int lane, int bits)
+{
+    if (X_TYPE == INT32) return (double)(int)words[lane];
+    const float value = raw(X_TYPE, words, lane, bits);
+    return (double)(is_integer(X_TYPE) ? __fsub_rn(value, offset(X_TYPE)) : value);
+}
 
-__device__ inline Word linear(Word code, Parameter parameter, bool divides)
+// True if the rest of a product that was cut off to float32 may be no float32. Then only `careful` products are right. The product has
+// 43 bits or fewer, the last of which is 2^-140 or more for scales from 2^-100 on. Of products below, float16 makes 0 in any case.
+__device__ inline bool needs_care(float scale)
+{
+    return OUT_TYPE == BFLOAT16 && !is_wide() && !is_exact() && scale < 7.888609052210118e-31f && scale > -7.888609052210118e-31f;
+}
+
+// A float32 that the output's type rounds as it would the exact value.
+__device__ inline float linear(const Word* words, int lane, int bits, Parameter parameter, bool divides, bool careful)
 {
     const float scale = parameter.scale;
     if (is_wide()) {
-        double difference = number_of_x(code);
+        double difference = number_of_x(words, lane, bits);
         if (ZERO_TYPE != NONE) difference = __dsub_rn(difference, parameter.wide);
         // Of a quotient's 49 or fewer significant bits before a midpoint, float64 rounds none to one: see xverify/kernels/formula.py.
-        if (divides) return rounded(__ddiv_rn(difference, (double)scale));
+        if (divides) return to_round(__ddiv_rn(difference, (double)scale));
         const double nearest = __dmul_rn(difference, (double)scale);
-        return rounded(to_odd_double(nearest, __fma_rn(difference, (double)scale, -nearest)));
+        return to_round(to_odd_double(nearest, __fma_rn(difference, (double)scale, -nearest)));
     }
-    float difference = number(X_TYPE, code);
-    if (ZERO_TYPE != NONE) difference = __fsub_rn(difference, parameter.zero);
-    if (OUT_TYPE == FLOAT32) return __float_as_uint(divides ? __fdiv_rn(difference, scale) : __fmul_rn(difference, scale));
-    if (divides) return rounded(__ddiv_rn((double)difference, (double)scale));
-    if (is_exact()) return narrowed(__float_as_uint(__fmul_rn(difference, scale)));
-    // The product has 42 bits or fewer: float32 holds what was cut off of it, but for products below 2^-100. Doubles are slow on many
-    // cards.
+    float difference = raw(X_TYPE, words, lane, bits);
+    if (ZERO_TYPE != NONE || is_integer(X_TYPE)) difference = __fsub_rn(difference, parameter.zero);
+    if (divides) return OUT_TYPE == FLOAT32 ? __fdiv_rn(difference, scale) : to_round(__ddiv_rn((double)difference, (double)scale));
+    if (OUT_TYPE == FLOAT32 || is_exact()) return __fmul_rn(difference, scale);
+    if (careful && needs_care(scale)) return to_round(__dmul_rn((double)difference, (double)scale));
     const float cut = __fmul_rz(difference, scale);
-    if (cut < 7.888609052210118e-31f && cut > -7.888609052210118e-31f && difference != 0.0f)
-        return rounded(__dmul_rn((double)difference, (double)scale));
     const float rest = __fmaf_rn(difference, scale, -cut);
-    return narrowed(__float_as_uint(cut) | (rest < 0.0f || rest > 0.0f));
+    return __uint_as_float(__float_as_uint(cut) | (rest < 0.0f || rest > 0.0f));
 }

@@ -5,11 +5,12 @@ They become CuPy arrays of codes, beside the dtype that the codes have.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -31,18 +32,8 @@ SUB_BYTE: dict[np.dtype[Any], int] = {
 }
 """Bits of the dtypes that have fewer than 8."""
 
-
-class Given(NamedTuple):
-    """An operand on a device."""
-
-    codes: Any
-    """A CuPy array in C order."""
-
-    dtype: np.dtype[Any]
-    """The dtype of the codes."""
-
-    shape: tuple[int, ...]
-    """The shape of the tensor; packed codes have another shape."""
+_BFLOAT16, _UINT16 = np.dtype(ml_dtypes.bfloat16), np.dtype(np.uint16)
+_AS_IT_IS = nullcontext()
 
 
 def cupy() -> Any:
@@ -78,8 +69,13 @@ def require_device() -> Any:
     return module
 
 
-@contextmanager
-def current(x: Any, stream: Any) -> Iterator[None]:
+@lru_cache(maxsize=1)
+def with_device() -> Any:
+    """CuPy, where there is a card: `require_device`, which a process needs once."""
+    return require_device()
+
+
+def current(x: Any, stream: Any) -> AbstractContextManager[None]:
     """Make x's device and a stream CuPy's current ones.
 
     The stream waits for the work of the stream that was current before, where CuPy arrays are made. A stream that is
@@ -95,26 +91,36 @@ def current(x: Any, stream: Any) -> Iterator[None]:
     Raises:
         TypeError: for another stream.
     """
-    with cupy().cuda.Device(_device_of(x)):
+    device = _device_of(x)
+    if stream is None and device == with_device().cuda.runtime.getDevice():
+        return _AS_IT_IS
+    return _entered(device, stream)
+
+
+@contextmanager
+def _entered(device: int, stream: Any) -> Iterator[None]:
+    """Enter a device, and a stream unless it is None."""
+    module = with_device()
+    with module.cuda.Device(device):
         if stream is None:
             yield
             return
         entered = _stream(stream)
         if not entered.is_capturing():
-            entered.wait_event(cupy().cuda.get_current_stream().record())
+            entered.wait_event(module.cuda.get_current_stream().record())
         with entered:
             yield
 
 
 def _device_of(x: Any) -> int:
     """The CUDA device of an array; the current one if the array is on none, which is refused later."""
-    module = cupy()
+    module = with_device()
     if isinstance(x, module.ndarray):
-        return int(x.device.id)
+        return int(x.data.device_id)
     if _has_dlpack(x):
         return int(x.__dlpack_device__()[1])
     if hasattr(x, "__cuda_array_interface__"):
-        return int(module.asarray(x).device.id)
+        return int(module.asarray(x).data.device_id)
     return int(module.cuda.runtime.getDevice())
 
 
@@ -125,7 +131,7 @@ def _has_dlpack(value: Any) -> bool:
 
 def _stream(stream: Any) -> Any:
     """CuPy's stream for a stream of any kind."""
-    streams = cupy().cuda.Stream
+    streams = with_device().cuda.Stream
     if isinstance(stream, int):
         stream = _Address(stream)
     if not hasattr(stream, "__cuda_stream__"):
@@ -152,7 +158,7 @@ def on_device(value: Any, name: str) -> Any:
     Raises:
         TypeError: if it is not an array on a CUDA device.
     """
-    module = cupy()
+    module = with_device()
     if isinstance(value, module.ndarray):
         return value
     # First, since DLPack always names the stream to wait for; PyTorch's __cuda_array_interface__ does not.
@@ -166,100 +172,146 @@ def on_device(value: Any, name: str) -> Any:
     )
 
 
-def named(dtype: DTypeLike, name: str) -> np.dtype[Any]:
-    """The dtype of that name in NumPy or ml_dtypes.
+def named(dtype: DTypeLike | None, name: str) -> np.dtype[Any] | None:
+    """The dtype of that name in NumPy or ml_dtypes; None for None.
 
     Raises:
         TypeError: if there is no such dtype.
     """
+    if dtype is None or isinstance(dtype, np.dtype):
+        return dtype
     try:
-        return np.dtype(getattr(ml_dtypes, dtype, dtype) if isinstance(dtype, str) else dtype)
+        return _by_name(dtype) if isinstance(dtype, str) else np.dtype(dtype)
     except TypeError:
         raise TypeError(f"{name} is {dtype!r}; expected the name of a dtype of NumPy or ml_dtypes") from None
 
 
-def given(value: Any, name: str, dtype: DTypeLike | None) -> Given:
-    """An operand: its codes in C order, copied if necessary, and their dtype.
+@lru_cache(maxsize=256)
+def _by_name(name: str) -> np.dtype[Any]:
+    return np.dtype(getattr(ml_dtypes, name, name))
+
+
+def meaning(own: np.dtype[Any], dtype: np.dtype[Any] | None, name: str) -> np.dtype[Any]:
+    """The dtype of the codes in an array of the dtype ``own``.
 
     Args:
-        dtype: the dtype of the codes; None for that of the array.
+        dtype: the dtype that the caller named; None for that of the array.
 
     Raises:
         TypeError: if the codes do not have the width of the dtype.
-        ValueError: if they are not aligned.
     """
-    codes = on_device(value, name)
-    own = np.dtype(codes.dtype)
-    meant = own if dtype is None else named(dtype, f"{name}_dtype")
-    if own != meant and not (np.issubdtype(own, np.integer) and own.itemsize == meant.itemsize):
-        raise TypeError(f"{name} is an array of {own}; expected codes of {meant} as uint{8 * meant.itemsize}")
-    # Before any copy: a misaligned read ends the card's work for the whole process.
-    if codes.data.ptr % own.itemsize:
-        raise ValueError(f"{name} lies at {codes.data.ptr:#x}; expected a multiple of its {own.itemsize} bytes")
-    if any(stride % own.itemsize for stride, extent in zip(codes.strides, codes.shape, strict=True) if extent > 1):
-        raise ValueError(f"{name} has the strides {codes.strides}; expected multiples of its {own.itemsize} bytes")
-    codes = cupy().ascontiguousarray(codes).reshape(codes.shape)
-    return Given(codes, meant, tuple(codes.shape))
+    if dtype is None or own == dtype:
+        return own
+    if own.kind not in "iu" or own.itemsize != dtype.itemsize:
+        raise TypeError(f"{name} is an array of {own}; expected codes of {dtype} as uint{8 * dtype.itemsize}")
+    return dtype
 
 
-def packed(value: Any, name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Given:
-    """An operand of that shape whose codes of fewer than 8 bits are packed in bytes.
+def require_packed(
+    own: np.dtype[Any], own_shape: tuple[int, ...], name: str, dtype: np.dtype[Any], shape: tuple[int, ...]
+) -> None:
+    """Refuse an array that cannot hold packed codes of a dtype of fewer than 8 bits.
+
+    Args:
+        own, own_shape: the dtype and the shape of the array.
+        dtype, shape: the dtype and the shape of the tensor.
 
     Raises:
         TypeError: if the array is not of uint8.
         ValueError: if it has another length.
     """
-    codes = given(value, name, None).codes
     expected = -(-prod(shape) * SUB_BYTE[dtype] // 8)
-    if codes.dtype != np.uint8:
-        raise TypeError(f"the dtype of {name} is {codes.dtype}; expected packed codes in uint8")
-    if codes.shape != (expected,):
+    if own != np.uint8:
+        raise TypeError(f"the dtype of {name} is {own}; expected packed codes in uint8")
+    if own_shape != (expected,):
         raise ValueError(
-            f"the shape of {name} is {codes.shape}; expected ({expected},), for {prod(shape)} packed codes of {dtype}"
+            f"the shape of {name} is {own_shape}; expected ({expected},), for {prod(shape)} packed codes of {dtype}"
         )
-    return Given(codes, dtype, shape)
 
 
 def code_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The dtype of the CuPy array that holds an output: its own, or uint16 for bfloat16."""
-    return np.dtype(np.uint16) if dtype == np.dtype(ml_dtypes.bfloat16) else dtype
+    return _UINT16 if dtype == _BFLOAT16 else dtype
 
 
-def output(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any], *inputs: Given | None) -> Any:
-    """The CuPy array of ``out``'s memory after its checks, or a new one.
+def ready(
+    out: Any, shape: tuple[int, ...], dtype: np.dtype[Any], names: Sequence[str], operands: Sequence[Any]
+) -> tuple[Any, Sequence[Any]]:
+    """The CuPy array of ``out``'s memory after its checks, or a new one, and the operands in C order.
+
+    Args:
+        shape, dtype: those of the output.
+        names, operands: CuPy arrays and their names; None for an operand that is absent. One not in C order is copied.
 
     Raises:
         TypeError: if ``out`` is not an array of that dtype on a CUDA device.
         ValueError: if ``out`` has another shape, is not in C order, is read-only, is on another device or overlaps an
-            input, or if the
-            inputs are on several devices.
+            input, if the
+            inputs are on several devices, or if an array is not aligned.
     """
-    devices = {array.codes.device.id for array in inputs if array is not None}
-    if len(devices) > 1:
-        raise ValueError(f"the operands lie on the devices {sorted(devices)}; expected one device")
+    device = operands[0].data.device_id
+    start = stop = 0
     if out is None:
-        return cupy().empty(shape, code_dtype(dtype))
-    target = on_device(out, "out")
-    if np.dtype(target.dtype) not in (dtype, code_dtype(dtype)):
-        raise TypeError(f"out is {target.dtype}; expected an array of {code_dtype(dtype)}, for {dtype}")
-    if tuple(target.shape) != shape:
-        raise ValueError(f"the shape of out is {tuple(target.shape)}; expected {shape}")
-    if not target.flags.c_contiguous:
-        raise ValueError(f"out has the strides {target.strides}; expected an array in C order")
+        target = with_device().empty(shape, code_dtype(dtype))
+    else:
+        target = on_device(out, "out")
+        memory = target.data
+        start = memory.ptr
+        stop = start + target.nbytes
+        own = target.dtype
+        if own is not dtype and own not in (dtype, code_dtype(dtype)):
+            raise TypeError(f"out is {own}; expected an array of {code_dtype(dtype)}, for {dtype}")
+        if target.shape != shape:
+            raise ValueError(f"the shape of out is {target.shape}; expected {shape}")
+        if not target.flags.c_contiguous:
+            raise ValueError(f"out has the strides {target.strides}; expected an array in C order")
+        if start % dtype.itemsize:
+            raise ValueError(f"out lies at {start:#x}; expected a multiple of its {dtype.itemsize} bytes")
+        if target is not out:
+            _require_writable(out)
+        if memory.device_id != device:
+            _require_same_device(operands)
+            raise ValueError(f"out lies on device {memory.device_id}; expected that of x, {device}")
+    in_order = operands
+    for codes in operands:
+        if codes is not None:
+            data = codes.data
+            address = data.ptr
+            if data.device_id != device:
+                _require_same_device(operands)
+            if address % codes.dtype.itemsize or not codes.flags.c_contiguous:
+                in_order = [
+                    None if other is None else _in_order(other, name)
+                    for other, name in zip(operands, names, strict=True)
+                ]
+            elif address < stop and start < address + codes.nbytes:
+                raise ValueError("out overlaps an input; expected memory of its own")
+    return target, in_order
+
+
+def _require_writable(out: Any) -> None:
     interface = getattr(out, "__cuda_array_interface__", None)
     if interface and interface["data"][1]:
         raise ValueError("out is read-only; expected an array that can be written")
-    if {target.device.id} != devices:
-        raise ValueError(f"out lies on device {target.device.id}; expected that of x, {devices.pop()}")
-    if target.data.ptr % dtype.itemsize:
-        raise ValueError(f"out lies at {target.data.ptr:#x}; expected a multiple of its {dtype.itemsize} bytes")
-    for operand in inputs:
-        if operand is not None and _overlap(target, operand.codes):
-            raise ValueError("out overlaps an input; expected memory of its own")
-    return target
 
 
-def _overlap(first: Any, second: Any) -> bool:
-    """True if two arrays in C order share a byte."""
-    start, other = first.data.ptr, second.data.ptr
-    return bool(start < other + second.nbytes and other < start + first.nbytes)
+def _require_same_device(operands: Sequence[Any]) -> None:
+    devices = sorted({operand.data.device_id for operand in operands if operand is not None})
+    if len(devices) > 1:
+        raise ValueError(f"the operands lie on the devices {devices}; expected one device")
+
+
+def _in_order(codes: Any, name: str) -> Any:
+    """An array in C order, copied if it is in another.
+
+    Raises:
+        ValueError: if an element is not aligned: a misaligned read ends the card's work for the whole process.
+    """
+    address, width = codes.data.ptr, codes.dtype.itemsize
+    if address % width:
+        raise ValueError(f"{name} lies at {address:#x}; expected a multiple of its {width} bytes")
+    if codes.flags.c_contiguous:
+        return codes
+    if any(stride % width for stride, extent in zip(codes.strides, codes.shape, strict=True) if extent > 1):
+        raise ValueError(f"{name} has the strides {codes.strides}; expected multiples of its {width} bytes")
+    return with_device().ascontiguousarray(codes)

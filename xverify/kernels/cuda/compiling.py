@@ -16,7 +16,7 @@ from typing import Any
 from xverify.kernels.cuda.arrays import cupy
 
 SOURCE = Path(__file__).with_name("dequantize.cu")
-INCLUDED = ("arithmetic.cuh", "ranges.cuh")
+INCLUDED = ("arithmetic.cuh", "instructions.cuh", "ranges.cuh")
 
 OPTIONS = ("-std=c++17", "-fmad=false", "-ftz=false", "-prec-div=true")
 """Options against contracted multiply-adds and flushed subnormals. All but the first two are defaults."""
@@ -40,26 +40,40 @@ def compiled(macros: tuple[str, ...], capability: str) -> Any:
     return cupy().RawModule(path=str(_file(macros, capability))).get_function("dequantize")
 
 
-def binary(macros: tuple[str, ...]) -> bytes:
-    """NVRTC's output for the current device: machine code, or PTX if it does not know the card yet."""
-    code, _ = cupy().cuda.compiler.compile_using_nvrtc(source(), (*OPTIONS, *macros), filename="dequantize.cu")
+def binary(macros: tuple[str, ...], capability: str) -> bytes:
+    """NVRTC's output: machine code for that compute capability, or PTX if it does not know it yet."""
+    compiler = cupy().cuda.compiler
+    code, _ = compiler.compile_using_nvrtc(source(), (*OPTIONS, *macros), arch=capability, filename="dequantize.cu")
     # CuPy takes the last byte for the end of a text and drops it. Machine code needs it.
     return (code.encode() if isinstance(code, str) else bytes(code)) + b"\0"
 
 
-def _file(macros: tuple[str, ...], capability: str) -> Path:
-    """The file of the kernel: in CuPy's cache, or in a temporary directory if that cannot be written."""
+def ensured(macros: tuple[str, ...], capability: str) -> bool:
+    """Compile a kernel into the cache. False if it was there. Several threads may call it at once."""
+    is_new = not _cached(macros, capability).is_file()
+    if is_new:
+        _file(macros, capability)
+    return is_new
+
+
+def _cached(macros: tuple[str, ...], capability: str) -> Path:
+    """The kernel's file in CuPy's cache, which may not be there yet."""
     module = cupy()
     made_of = source(), OPTIONS, macros, capability, module.__version__, module.cuda.nvrtc.getVersion()
     name = f"xverify-{hashlib.sha256(repr(made_of).encode()).hexdigest()[:32]}.cubin"
-    cached = Path(os.environ.get("CUPY_CACHE_DIR") or Path.home() / ".cupy" / "kernel_cache") / name
+    return Path(os.environ.get("CUPY_CACHE_DIR") or Path.home() / ".cupy" / "kernel_cache") / name
+
+
+def _file(macros: tuple[str, ...], capability: str) -> Path:
+    """The file of the kernel: in CuPy's cache, or in a temporary directory if that cannot be written."""
+    cached = _cached(macros, capability)
     if cached.is_file():
         return cached
-    content = binary(macros)
+    content = binary(macros, capability)
     try:
         return _written(cached, content)
     except OSError:
-        return _written(Path(_own().name) / name, content)
+        return _written(Path(_own().name) / cached.name, content)
 
 
 def _written(path: Path, content: bytes) -> Path:

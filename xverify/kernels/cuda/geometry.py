@@ -3,9 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum
 from math import prod
 
 from xverify.kernels.blocks import Spread
+
+
+class Kind(IntEnum):
+    """How an element's parameter is found; Spread in the source."""
+
+    ONE = 0
+    """One parameter serves all elements."""
+
+    ANY = 1
+    """As `Geometry` says."""
+
+    RUNS = 2
+    """Parameter number index // run. All elements of a vector share one."""
+
+    AXIS = 3
+    """Parameter number index // run % extent. All elements of a vector share one."""
+
+    COLUMNS = 4
+    """Parameter number index % inner. Those of a vector are adjacent."""
+
+    BLOCKS = 5
+    """Parameter number index // inner // run * inner + index % inner. Those of a vector are adjacent."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +79,25 @@ def geometry(x: tuple[int, ...], parameter: tuple[int, ...], spread: Spread) -> 
     run = min(spread.run, extent)
     count = -(-extent // run)
     return Geometry(inner, extent, run, count * inner, inner, int(inner > 1))
+
+
+def in_vectors(any_kind: Geometry, size: int, lanes: int, adjacent: bool = True) -> tuple[Kind, Geometry]:
+    """The kind with the fewest divisions, and the geometry in its terms.
+
+    Args:
+        size: elements of x.
+        lanes: elements of a vector.
+        adjacent: False if adjacent parameters cannot be read as a vector.
+    """
+    inner, extent, run = any_kind.inner, any_kind.extent, any_kind.run
+    has_whole_runs = extent % run == 0 or inner * extent == size
+    if any_kind.inner_stride == 0 and inner > 1 and inner % lanes == 0:
+        return Kind.RUNS if inner * extent == size else Kind.AXIS, Geometry(1, extent, inner, 0, 1, 0)
+    if inner == 1 and has_whole_runs and run % lanes == 0:
+        return Kind.RUNS, Geometry(1, size, run, 0, 1, 0)
+    if adjacent and any_kind.inner_stride == 1 and has_whole_runs and inner % lanes == 0:
+        return Kind.BLOCKS if any_kind.outer_stride else Kind.COLUMNS, Geometry(inner, 1, run, 0, 0, 1)
+    return Kind.ANY, any_kind
 
 
 def divisor(number: int, bits: int) -> tuple[int, int, int]:

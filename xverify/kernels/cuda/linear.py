@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,18 +12,21 @@ from numpy.typing import DTypeLike
 from xverify.kernels import checks
 from xverify.kernels.cuda.arrays import (
     SUB_BYTE,
-    Given,
     current,
-    given,
+    meaning,
     named,
     on_device,
-    output,
-    packed,
-    require_device,
+    ready,
+    require_packed,
+    with_device,
 )
 from xverify.kernels.cuda.launch import Launch
+from xverify.kernels.cuda.repeated import accept, repeated
 from xverify.kernels.editions import edition
 from xverify.kernels.plans import Operand, Plan, remembered
+
+NAMES = ("x", "scale", "zero_point")
+ONEDNN_NAMES = ("src", "scales", "zps")
 
 
 def dequantize_linear(
@@ -63,11 +67,15 @@ def dequantize_linear(
         ImportError: without CuPy.
         RuntimeError: without a card.
     """
-    require_device()
-    dtypes = (x_dtype, scale_dtype, zero_point_dtype)
+    with_device()
+    attributes = ("linear", contract, axis, block_size, out_dtype, x_dtype, scale_dtype, zero_point_dtype)
+    if stream is None and repeated(x, scale, zero_point, out, attributes):
+        return out
+    dtypes = named(x_dtype, "x_dtype"), named(scale_dtype, "scale_dtype"), named(zero_point_dtype, "zero_point_dtype")
     with current(x, stream):
-        operands = _operands(("x", "scale", "zero_point"), (x, scale, zero_point), dtypes)
-        return _linear(operands, axis, block_size, out_dtype, out, contract)
+        operands = _on_device(NAMES, x, scale, zero_point)
+        plan = _linear_plan(contract, *_described(*operands), *dtypes, None, axis, block_size, out_dtype)
+        return _applied(plan, out, operands[0].shape, NAMES, operands, attributes)
 
 
 def dequantize_packed(
@@ -103,17 +111,21 @@ def dequantize_packed(
     Raises:
         TypeError, ValueError: as `dequantize_linear`, and for x, dtype and shape.
     """
-    require_device()
-    meant, extents = named(dtype, "dtype"), tuple(int(extent) for extent in shape)
-    if meant not in SUB_BYTE:
+    with_device()
+    extents = tuple(map(int, shape))
+    attributes = ("packed", contract, axis, block_size, out_dtype, dtype, extents, scale_dtype)
+    if stream is None and repeated(x, scale, zero_point, out, attributes):
+        return out
+    meant = named(dtype, "dtype")
+    if meant is None or meant not in SUB_BYTE:
         raise TypeError(f"dtype is {meant}; expected a dtype of 6, 4 or 2 bits, since only such codes are packed")
     if any(extent < 0 for extent in extents):
         raise ValueError(f"shape is {extents}; expected no negative extent")
+    dtypes = meant, named(scale_dtype, "scale_dtype"), meant
     with current(x, stream):
-        factor = given(scale, "scale", scale_dtype)
-        offset = None if zero_point is None else packed(zero_point, "zero_point", meant, factor.shape)
-        operands = (packed(x, "x", meant, extents), factor, offset)
-        return _linear(operands, axis, block_size, out_dtype, out, contract, True)
+        operands = _on_device(NAMES, x, scale, zero_point)
+        plan = _linear_plan(contract, *_described(*operands), *dtypes, extents, axis, block_size, out_dtype)
+        return _applied(plan, out, extents, NAMES, operands, attributes)
 
 
 def dynamic_dequantize(
@@ -144,92 +156,123 @@ def dynamic_dequantize(
     Raises:
         TypeError, ValueError, ImportError, RuntimeError: as `xverify.kernels.cuda.dequantize_linear`.
     """
-    require_device()
+    with_device()
+    attributes = ("dynamic", contract, qtype, axis, src_dtype, scales_dtype, zps_dtype)
+    if stream is None and repeated(src, scales, zps, out, attributes):
+        return out
+    dtypes = named(src_dtype, "src_dtype"), named(scales_dtype, "scales_dtype"), named(zps_dtype, "zps_dtype")
     with current(src, stream):
-        operands = _operands(("src", "scales", "zps"), (src, scales, zps), (src_dtype, scales_dtype, zps_dtype))
-        return _applied(_dynamic_plan(contract, *_described(*operands), qtype, axis), out, *operands)
+        operands = _on_device(ONEDNN_NAMES, src, scales, zps)
+        plan = _dynamic_plan(contract, *_described(*operands), *dtypes, qtype, axis)
+        return _applied(plan, out, operands[0].shape, ONEDNN_NAMES, operands, attributes)
 
 
-def _operands(
-    names: tuple[str, str, str],
-    arrays: tuple[Any, Any, Any],
-    dtypes: tuple[DTypeLike | None, DTypeLike | None, DTypeLike | None],
-) -> tuple[Given, Given, Given | None]:
-    """x, scale and zero point as operands on the device."""
-    x, scale = given(arrays[0], names[0], dtypes[0]), given(arrays[1], names[1], dtypes[1])
-    if arrays[2] is None:
-        return x, scale, None
-    zero_point, dtype = on_device(arrays[2], names[2]), dtypes[2]
-    if dtype is None and zero_point.dtype == x.codes.dtype:
-        dtype = x.dtype
-    return x, scale, given(zero_point, names[2], dtype)
+def _on_device(names: tuple[str, str, str], x: Any, scale: Any, zero_point: Any) -> tuple[Any, Any, Any]:
+    """The CuPy arrays of x, scale and zero point; None for no zero point."""
+    offset = None if zero_point is None else on_device(zero_point, names[2])
+    return on_device(x, names[0]), on_device(scale, names[1]), offset
 
 
-def _described(x: Given, scale: Given, zero_point: Given | None) -> tuple[Any, ...]:
-    """The dtypes and shapes, in the order of the plans' parameters."""
-    last = (None, None) if zero_point is None else (zero_point.dtype, zero_point.shape)
-    return (x.dtype, x.shape, scale.dtype, scale.shape, *last)
+def _described(x: Any, scale: Any, zero_point: Any) -> tuple[Any, ...]:
+    """The dtypes and shapes of the arrays, in the order of the plans' parameters."""
+    if zero_point is None:
+        return x.dtype, x.shape, scale.dtype, scale.shape, None, None
+    return x.dtype, x.shape, scale.dtype, scale.shape, zero_point.dtype, zero_point.shape
 
 
-def _linear(
-    operands: tuple[Given, Given, Given | None],
-    axis: int | None,
-    block_size: int | None,
-    out_dtype: DTypeLike | None,
+def _applied(
+    plan: Plan,
     out: Any,
-    contract: str,
-    are_packed: bool = False,
+    shape: tuple[int, ...],
+    names: tuple[str, str, str],
+    operands: Sequence[Any],
+    attributes: tuple[Any, ...],
 ) -> Any:
-    form = "packed" if are_packed else "one a byte"
-    plan = _linear_plan(contract, *_described(*operands), axis, block_size, out_dtype, form)
-    return _applied(plan, out, *operands)
-
-
-def _applied(plan: Plan, out: Any, x: Given, scale: Given, zero_point: Given | None) -> Any:
     """The output, after the formula was put on the stream."""
-    target = output(out, x.shape, plan.dtype, x, scale, zero_point)
-    plan.apply(target, x.codes, scale.codes, None if zero_point is None else zero_point.codes)
+    target, in_order = ready(out, shape, plan.dtype, names, operands)
+    plan.apply(target, *in_order)
+    if in_order is operands:
+        accept(plan.apply, operands, target, attributes)
     return target
 
 
-@remembered
+def _meanings(
+    names: tuple[str, str, str],
+    arrays: tuple[np.dtype[Any], np.dtype[Any], np.dtype[Any] | None],
+    dtypes: tuple[np.dtype[Any] | None, np.dtype[Any] | None, np.dtype[Any] | None],
+) -> tuple[np.dtype[Any], np.dtype[Any], np.dtype[Any] | None]:
+    """The dtypes of the codes, from the dtypes of the arrays and those that the caller named."""
+    x, scale = meaning(arrays[0], dtypes[0], names[0]), meaning(arrays[1], dtypes[1], names[1])
+    if arrays[2] is None:
+        return x, scale, None
+    is_like_x = dtypes[2] is None and arrays[2] == arrays[0]
+    return x, scale, meaning(arrays[2], x if is_like_x else dtypes[2], names[2])
+
+
+@partial(remembered, attributes=11)
 def _linear_plan(
     contract: str,
-    x_dtype: np.dtype[Any],
+    x: np.dtype[Any],
     x_shape: tuple[int, ...],
-    scale_dtype: np.dtype[Any],
+    scale: np.dtype[Any],
     scale_shape: tuple[int, ...],
-    zero_point_dtype: np.dtype[Any] | None,
+    zero_point: np.dtype[Any] | None,
     zero_point_shape: tuple[int, ...] | None,
+    x_dtype: np.dtype[Any] | None,
+    scale_dtype: np.dtype[Any] | None,
+    zero_point_dtype: np.dtype[Any] | None,
+    packed_shape: tuple[int, ...] | None,
     axis: int | None,
     block_size: int | None,
     out_dtype: DTypeLike | None,
-    form: str,
 ) -> Plan:
-    """Check a call as `xverify.dequantize_linear`, and plan the launch."""
-    x, scale = Operand(x_dtype, x_shape), Operand(scale_dtype, scale_shape)
+    """Check a call as `xverify.dequantize_linear`, and plan the launch.
+
+    Args:
+        x, x_shape, scale, scale_shape, zero_point, zero_point_shape: the dtypes and the shapes of the arrays.
+        x_dtype, scale_dtype, zero_point_dtype: the dtypes that the caller named; of packed codes their dtype.
+        packed_shape: the shape of the tensor if x and zero points are packed.
+    """
+    if packed_shape is None:
+        x_dtype, scale_dtype, zero_point_dtype = _meanings(
+            NAMES, (x, scale, zero_point), (x_dtype, scale_dtype, zero_point_dtype)
+        )
+    else:
+        assert x_dtype is not None
+        scale_dtype = meaning(scale, scale_dtype, "scale")
+        require_packed(x, x_shape, "x", x_dtype, packed_shape)
+        x_shape, zero_point_dtype = packed_shape, None
+        if zero_point is not None:
+            require_packed(zero_point, zero_point_shape or (), "zero_point", x_dtype, scale_shape)
+            zero_point_dtype, zero_point_shape = x_dtype, scale_shape
     described = (x_dtype, x_shape, scale_dtype, scale_shape, zero_point_dtype, zero_point_shape)
     checked = checks.linear_plan(contract, *described, axis, block_size, out_dtype, "numpy")
-    return Plan(
-        checked.dtype, Launch.of(checked.dtype, x, scale, zero_point_dtype, checked.spread, packed=form == "packed")
-    )
+    operands = Operand(x_dtype, x_shape), Operand(scale_dtype, scale_shape), zero_point_dtype
+    return Plan(checked.dtype, Launch.of(checked.dtype, *operands, checked.spread, packed=packed_shape is not None))
 
 
-@remembered
+@partial(remembered, attributes=10)
 def _dynamic_plan(
     contract: str,
-    src_dtype: np.dtype[Any],
+    src: np.dtype[Any],
     src_shape: tuple[int, ...],
-    scales_dtype: np.dtype[Any],
+    scales: np.dtype[Any],
     scales_shape: tuple[int, ...],
-    zps_dtype: np.dtype[Any] | None,
+    zps: np.dtype[Any] | None,
     zps_shape: tuple[int, ...] | None,
+    src_dtype: np.dtype[Any] | None,
+    scales_dtype: np.dtype[Any] | None,
+    zps_dtype: np.dtype[Any] | None,
     qtype: str,
     axis: int,
 ) -> Plan:
-    """Check a call as `xverify.dynamic_dequantize`, and plan the launch."""
-    src, scales = Operand(src_dtype, src_shape), Operand(scales_dtype, scales_shape)
-    described = (src_dtype, src_shape, scales_dtype, scales_shape, zps_dtype, zps_shape)
+    """Check a call as `xverify.dynamic_dequantize`, and plan the launch.
+
+    The parameters are as for `_linear_plan`.
+    """
+    dtypes = _meanings(ONEDNN_NAMES, (src, scales, zps), (src_dtype, scales_dtype, zps_dtype))
+    described = (dtypes[0], src_shape, dtypes[1], scales_shape, dtypes[2], zps_shape)
     checked = checks.dynamic_plan(contract, *described, qtype, axis, "numpy")
     formula = "QUOTIENT" if edition(contract, "onednn").id.endswith("@divide") else "PRODUCT"
-    return Plan(checked.dtype, Launch.of(checked.dtype, src, scales, zps_dtype, checked.spread, formula))
+    operands = Operand(dtypes[0], src_shape), Operand(dtypes[1], scales_shape), dtypes[2]
+    return Plan(checked.dtype, Launch.of(checked.dtype, *operands, checked.spread, formula))

@@ -10,6 +10,7 @@ __device__ inline bool x_has_a_sign() { return X_TYPE == INT8 || X_TYPE == INT16
 __device__ inline double levels() { return X_TYPE == INT32 ? 4294967295.0 : X_TYPE == INT16 || X_TYPE == UINT16 ? 65535.0 : 255.0; }
 __device__ inline double lowest() { return x_has_a_sign() ? -(levels() + 1.0) / 2.0 : 0.0; }
 __device__ inline double highest() { return lowest() + levels(); }
+__device__ inline Word rounded(double value) { return code_of(to_round(value)); }
 __device__ inline bool is_finite(float value) { return (__float_as_uint(value) & 0x7F800000u) != 0x7F800000u; }
 
 // ---- Sums without a rounding ------------------------------------------------------------------------------------------------------
@@ -85,7 +86,7 @@ __device__ inline Parameter completed(Parameter one)
         const float above = __fdiv_rn(one.zero, __double2float_rn(highest()));
         const float below = __fdiv_rn(one.scale, __double2float_rn(lowest() + (FORMULA == SCALED_FACTOR_NARROW)));
         one.scale = !x_has_a_sign() || below < above ? above : below;
-        one.zero = 0.0f;
+        one.zero = offset(X_TYPE);
         one.wide = 0.0;
     }
     return one;
@@ -106,9 +107,9 @@ __device__ inline Word min_combined(double x, Parameter range)
     return nearest(__ddiv_rn(total, levels()), levels(), terms);
 }
 
-__device__ inline Word min_first(double x, Parameter range)
+__device__ inline float min_first(double x, Parameter range)
 {
-    return rounded(__dadd_rn((double)range.scale, __dmul_rn(x - lowest(), range.wide)));
+    return to_round(__dadd_rn((double)range.scale, __dmul_rn(x - lowest(), range.wide)));
 }
 
 __device__ inline Word scaled_symmetric(double x, Parameter range)
@@ -125,14 +126,15 @@ __device__ inline Word from_table(Word code, const Byte* table)
     return OUT_TYPE == FLOAT32 ? __ldg((const Word*)table + code) : __ldg((const unsigned short*)table + code);
 }
 
-// The code of the output for a code of x.
-__device__ inline Word result(Word code, Parameter parameter)
+// A float32 that the output's type rounds as it would the exact value of a lane: words and bits as in `raw`. careful: right for all
+// scales, not only for those that do not need care.
+__device__ inline float result(const Word* words, int lane, int bits, Parameter parameter, bool careful)
 {
     switch (FORMULA) {
-    case MIN_COMBINED: return min_combined(number_of_x(code), parameter);
-    case MIN_FIRST: return min_first(number_of_x(code), parameter);
-    case SCALED_SYMMETRIC: return scaled_symmetric(number_of_x(code), parameter);
-    case TABLE: return from_table(code, parameter.table);
-    default: return linear(code, parameter, FORMULA == QUOTIENT);
+    case MIN_COMBINED: return number(OUT_TYPE, min_combined(number_of_x(words, lane, bits), parameter));
+    case MIN_FIRST: return min_first(number_of_x(words, lane, bits), parameter);
+    case SCALED_SYMMETRIC: return number(OUT_TYPE, scaled_symmetric(number_of_x(words, lane, bits), parameter));
+    case TABLE: return number(OUT_TYPE, from_table(words[lane / 4] >> lane % 4 * 8 & 0xFF, parameter.table));
+    default: return linear(words, lane, bits, parameter, FORMULA == QUOTIENT, careful);
     }
 }

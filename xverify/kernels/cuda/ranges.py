@@ -11,10 +11,13 @@ from numpy.typing import DTypeLike
 
 from xverify.kernels import ranges
 from xverify.kernels.blocks import Spread
-from xverify.kernels.cuda.arrays import code_dtype, cupy, current, given, output, require_device
+from xverify.kernels.cuda.arrays import code_dtype, cupy, current, on_device, ready, with_device
 from xverify.kernels.cuda.launch import Launch
+from xverify.kernels.cuda.repeated import accept, repeated
 from xverify.kernels.editions import edition
 from xverify.kernels.plans import Operand, Plan, remembered
+
+NAMES = ("input", "min_range", "max_range")
 
 LOOK_UP_FROM = 1 << 18
 """Elements of 8 bits from which on the results of all codes are computed first: a guess that no card has confirmed.
@@ -41,20 +44,24 @@ def dequantize_range(
     As `xverify.dequantize_range` (formulas, editions, refusals, what is computed for ranges outside the text); arrays, ``out``,
     ``stream`` and what is raised as for `xverify.kernels.cuda.dequantize_linear`. A bfloat16 output is an array of uint16.
     """
-    require_device()
+    with_device()
+    attributes = ("range", contract, mode, None if narrow_range is None else str(narrow_range), axis, out_dtype)
+    if stream is None and repeated(input, min_range, max_range, out, attributes):
+        return out
     with current(input, stream):
-        x = given(input, "input", None)
-        low, high = given(min_range, "min_range", None), given(max_range, "max_range", None)
+        operands = x, low, high = tuple(map(on_device, (input, min_range, max_range), NAMES))
         described = (x.dtype, x.shape, low.dtype, low.shape, high.dtype, high.shape)
         plan = _plan(contract, *described, mode, narrow_range, axis, out_dtype)
-        target = output(out, x.shape, plan.dtype, x, low, high)
-        plan.apply(target, x.codes, low.codes, high.codes)
+        target, in_order = ready(out, x.shape, plan.dtype, NAMES, operands)
+        plan.apply(target, *in_order)
+        if in_order is operands:
+            accept(plan.apply, operands, target, attributes)
         return target
 
 
 @dataclass(frozen=True)
 class LookedUp:
-    """Two launches: the results of all 256 codes, and a lookup of the codes of x."""
+    """Two launches: the results of all 256 codes, and a lookup; in a capture one without a table."""
 
     out: np.dtype[Any]
     """The output's dtype."""
@@ -65,15 +72,23 @@ class LookedUp:
     look_up: Launch
     """The launch that looks up the codes of x."""
 
+    direct: Launch
+    """The launch that needs no table: the kernel of `entries`, for x."""
+
     @classmethod
     def of(cls, out: np.dtype[Any], x: Operand, low: Operand, high: np.dtype[Any], formula: str) -> LookedUp:
         """The launches for an input of 8 bits with one range."""
         codes = Operand(x.dtype, (256,))
         entries = Launch.of(out, codes, low, high, Spread(), formula)
-        return cls(out, entries, Launch.of(out, x, Operand(out, ()), None, Spread(), "TABLE"))
+        look_up = Launch.of(out, x, Operand(out, ()), None, Spread(), "TABLE")
+        return cls(out, entries, look_up, Launch.of(out, x, low, high, Spread(), formula))
 
     def __call__(self, out: Any, x: Any, low: Any, high: Any) -> None:
-        """Put both launches on the current stream. Arrays: as for `Launch`."""
+        """Put the launches on the current stream. Arrays: as for `Launch`."""
+        if cupy().cuda.get_current_stream().is_capturing():
+            # The graph would write to the table's memory after CuPy has given it to another array.
+            self.direct(out, x, low, high)
+            return
         table = cupy().empty(256, code_dtype(self.out))
         self.entries(table, cupy().arange(256, dtype=np.uint8), low, high)
         self.look_up(out, x, table, None)
