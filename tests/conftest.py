@@ -92,9 +92,8 @@ def _forget_kernels() -> None:
     from xverify.kernels.cuda import arrays, compiling, launch, linear, ranges, repeated
 
     plans = (linear._linear_plan, linear._dynamic_plan, ranges._plan)
-    for kept in (arrays.with_device, compiling.compiled, launch.card, launch.loaded, *plans):
+    for kept in (arrays.with_device, compiling.compiled, launch.card, launch.loaded, repeated.accepted_calls, *plans):
         kept.cache_clear()
-    repeated._ACCEPTED.clear()
 
 
 @pytest.fixture

@@ -234,15 +234,15 @@ def test_products_that_float32_rounds_to_midpoints_of_float16(cupy: FakeCuPy, na
     check(x[places], scale[places], zero_point[places] if is_offset else None, axis=0)
 
 
-def test_parameters_that_are_not_aligned(cupy: FakeCuPy) -> None:
+def test_parameters_that_are_not_aligned(any_cupy: Any) -> None:
     """Rows of 16 columns, whose parameters are read as vectors where they are aligned."""
     x, scale, zero_point = random("int8", (5, 16), 1), scales("float32", (16,), 1), random("int8", (16,), 2)
     want = codes_of(xverify.dequantize_linear(x, scale, zero_point, axis=1, backend="numpy"))
     for starts in ((0, 0), (1, 0), (0, 1)):
         arrays = (on_device(array, start) for array, start in zip((scale, zero_point), starts, strict=True))
-        assert codes_of(np.array(dequantize_linear(on_device(x), *arrays, axis=1))) == want
-    assert {launch.macros["SPREAD"] for launch in cupy.launches} == {"4"}
-    assert not any(launch.misaligned for launch in cupy.launches)
+        assert codes_of(on_host(dequantize_linear(on_device(x), *arrays, axis=1))) == want
+    assert {launch.macros["SPREAD"] for launch in launches_of(any_cupy)} <= {"4"}
+    assert not any(launch.misaligned for launch in launches_of(any_cupy))
 
 
 @pytest.mark.parametrize("side", [1, -1])

@@ -6,6 +6,7 @@ They skip the checks of dtypes, shapes and attributes. All other calls go throug
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 from xverify.kernels.cuda.arrays import with_device
@@ -32,7 +33,10 @@ class Accepted(NamedTuple):
     out_bytes: int
 
 
-_ACCEPTED: dict[Hashable, Accepted] = {}
+@cache
+def accepted_calls() -> dict[Hashable, Accepted]:
+    """Accepted calls by what the checks read of them."""
+    return {}
 
 
 def repeated(x: Any, scale: Any, zero_point: Any, out: Any, attributes: tuple[Any, ...]) -> bool:
@@ -50,7 +54,7 @@ def repeated(x: Any, scale: Any, zero_point: Any, out: Any, attributes: tuple[An
         return False
     if not _HASHED.issuperset(map(type, attributes)):
         return False
-    accepted = _ACCEPTED.get(_key(x, scale, zero, out, zero_point is None, attributes))
+    accepted = accepted_calls().get(_key(x, scale, zero, out, zero_point is None, attributes))
     if accepted is None:
         return False
     launch, x_width, x_bytes, scale_width, scale_bytes, zero_width, zero_bytes, out_width, out_bytes = accepted
@@ -78,10 +82,11 @@ def accept(launch: Any, operands: Sequence[Any], out: Any, attributes: tuple[Any
         return
     x, scale, zero_point = operands
     zero = scale if zero_point is None else zero_point
-    if len(_ACCEPTED) >= KEPT:
-        _ACCEPTED.clear()
+    calls = accepted_calls()
+    if len(calls) >= KEPT:
+        calls.clear()
     sizes = (number for array in (x, scale, zero, out) for number in (array.dtype.itemsize, array.nbytes))
-    _ACCEPTED[_key(x, scale, zero, out, zero_point is None, attributes)] = Accepted(launch, *sizes)
+    calls[_key(x, scale, zero, out, zero_point is None, attributes)] = Accepted(launch, *sizes)
 
 
 def _key(x: Any, scale: Any, zero: Any, out: Any, is_symmetric: bool, attributes: tuple[Any, ...]) -> Hashable:
