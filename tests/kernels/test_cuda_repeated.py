@@ -78,6 +78,30 @@ def test_a_repeated_call_is_still_checked(cupy: FakeCuPy, monkeypatch: pytest.Mo
     assert [launch.device for launch in cupy.launches[launches:]] == [5]
 
 
+def test_a_repeated_call_with_a_zero_point_is_still_checked(cupy: FakeCuPy) -> None:
+    memory = on_device(np.zeros(256, np.uint8))
+    x, scale, zero = memory[:36].view(np.int16).reshape(3, 6), on_device(np.float32(2)), on_device(np.int16(1))
+    out = on_device(np.zeros((3, 6), np.float32))
+    dequantize_linear(x, scale, zero, out=out)
+    dequantize_linear(x, scale, out=out)
+    inside = memory[100:172].view(np.float32).reshape(3, 6)
+    for codes, factor, offset, target, sentence in (
+        (memory[1:37].view(np.int16).reshape(3, 6), scale, zero, out, "x lies at"),
+        (x, memory[1:5].view(np.float32).reshape(()), zero, out, "scale lies at"),
+        (x, scale, memory[1:3].view(np.int16).reshape(()), out, "zero_point lies at"),
+        (x, memory[100:104].view(np.float32).reshape(()), zero, inside, "out overlaps an input"),
+        (x, scale, memory[170:172].view(np.int16).reshape(()), inside, "out overlaps an input"),
+        (x, scale, scale, out, "the dtype of zero_point is float32"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=sentence):
+            dequantize_linear(codes, factor, offset, out=target)
+    memory[:72].view(np.int16)[:] = np.arange(36)
+    gaps = memory[:72].view(np.int16)[::2].reshape(3, 6)
+    assert not gaps.flags.c_contiguous
+    dequantize_linear(gaps, scale, zero, out=out)
+    assert out.ravel().tolist() == [2.0 * (2 * i - 1) for i in range(18)]
+
+
 def test_addresses_of_every_remainder_have_launches_of_their_own(cupy: FakeCuPy) -> None:
     x, scale = random("uint8", (64,), 1), np.float32(0.25)
     expected = codes_of(xverify.dequantize_linear(x, scale, backend="numpy"))

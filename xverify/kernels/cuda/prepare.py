@@ -111,7 +111,7 @@ def _plans(
         shape, parameters, axis, block_size = structure
         described = (contract, x, shape, scale, parameters, zero_point, None if zero_point is None else parameters)
         calls: list[Any] = []
-        if packed and (owner != "ai.onnx" or x not in SUB_BYTE):
+        if x is None or (packed and (owner != "ai.onnx" or x not in SUB_BYTE)):
             return
         if owner == "tensorflow":
             calls = [
