@@ -23,7 +23,7 @@ python=${PYTHON:-python3}
 export PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}"
 
 # The limits of the steps in seconds. Those that run one after the other take 355 s at most.
-FACTS=15 TESTS=70 GATES=150 CERTIFICATE=35 BENCH=75 TABLE=10
+FACTS=15 TESTS=70 PREPARE=40 GATES=110 CERTIFICATE=35 BENCH=75 TABLE=10
 
 if ! reason=$(timeout 60 "$python" -c 'from xverify.kernels.cuda import require_device; require_device()' 2>&1); then
     echo "nothing was run, since there is no usable card: $(tail -n 1 <<<"$reason")" >&2
@@ -77,8 +77,11 @@ sanitize memcheck &
 sanitize initcheck &
 wait
 
-# The whole domain of xverify-cuda. The newest edition has the most types, so it begins, and is divided.
+# The whole domain of xverify-cuda: its kernels are compiled in threads, then the gates run in parallel. The newest edition has the
+# most types, so it begins, and is divided.
 began=${EPOCHREALTIME/[.,]/}
+# shellcheck disable=SC2016 # The inner shell expands $0.
+run prepare "$PREPARE" bash -c '"$0" -m xverify.kernels.cuda.prepare && "$0" -m xverify.kernels.cuda.prepare --packed' "$python"
 onnx=ai.onnx/DequantizeLinear
 gate 28-1 --kernel xverify-cuda --contract $onnx-28 --x-dtypes int8,int2
 gate 28-2 --kernel xverify-cuda --contract $onnx-28 --x-dtypes uint8,uint2
