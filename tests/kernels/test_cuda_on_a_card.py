@@ -72,7 +72,7 @@ def test_a_failing_step_does_not_stop_the_others(tmp_path: Path) -> None:
     assert result.returncode == 1
     assert result.stderr == "failed: gate-24 (exit code 1), see gate-24.log\n"
     steps = TABLE.steps_of(tmp_path / "logs")
-    once = {"facts", "tests", "memcheck", "initcheck", "certificate", "bench", "table"}
+    once = {"facts", "tests", "memcheck", "initcheck", "prepare", "certificate", "bench", "table"}
     assert {name for name in steps if not name.startswith("gate-")} == once
     assert len(steps) == len(once) + len(options_of_gates())
     assert {name for name, step in steps.items() if step.code} == {"gate-24"}

@@ -95,11 +95,11 @@ def test_a_repeated_call_with_a_zero_point_is_still_checked(cupy: FakeCuPy) -> N
     ):
         with pytest.raises((TypeError, ValueError), match=sentence):
             dequantize_linear(codes, factor, offset, out=target)
-    memory[:72].view(np.int16)[:] = np.arange(36)
+    memory[:72].view(np.int16)[:] = on_device(np.arange(36, dtype=np.int16))
     gaps = memory[:72].view(np.int16)[::2].reshape(3, 6)
     assert not gaps.flags.c_contiguous
     dequantize_linear(gaps, scale, zero, out=out)
-    assert out.ravel().tolist() == [2.0 * (2 * i - 1) for i in range(18)]
+    assert on_host(out).ravel().tolist() == [2.0 * (2 * i - 1) for i in range(18)]
 
 
 def test_addresses_of_every_remainder_have_launches_of_their_own(cupy: FakeCuPy) -> None:
