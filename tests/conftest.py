@@ -91,7 +91,7 @@ def _forget_kernels() -> None:
     """Forget what xverify keeps of another CuPy."""
     from xverify.kernels.cuda import arrays, compiling, launch, linear, ranges, repeated
 
-    plans = (linear._linear_plan, linear._dynamic_plan, ranges._plan)
+    plans = (linear.linear_plan, linear.dynamic_plan, ranges.range_plan)
     for kept in (arrays.with_device, compiling.compiled, launch.card, launch.loaded, repeated.accepted_calls, *plans):
         kept.cache_clear()
 

@@ -37,7 +37,7 @@ def asked(cupy: FakeCuPy) -> int:
     """Call in a process that has no kernel loaded. Return how often the compiler ran so far."""
     compiled.cache_clear()
     loaded.cache_clear()
-    linear._linear_plan.cache_clear()
+    linear.linear_plan.cache_clear()
     got = dequantize_linear(on_device(np.arange(3, dtype=np.uint8)), on_device(np.float32([2, 4, 8])), axis=0)
     assert got.tolist() == [0, 4, 16]
     return len(cupy.compiled)

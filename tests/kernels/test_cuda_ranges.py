@@ -191,9 +191,9 @@ def test_values_beside_the_middle_of_the_largest_number_and_infinity(any_cupy: A
 @pytest.fixture
 def _looked_up_early(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(ranges, "LOOK_UP_FROM", 300)
-    ranges._plan.cache_clear()
+    ranges.range_plan.cache_clear()
     yield
-    ranges._plan.cache_clear()
+    ranges.range_plan.cache_clear()
 
 
 @pytest.mark.usefixtures("_looked_up_early")

@@ -74,7 +74,7 @@ def dequantize_linear(
     dtypes = named(x_dtype, "x_dtype"), named(scale_dtype, "scale_dtype"), named(zero_point_dtype, "zero_point_dtype")
     with current(x, stream):
         operands = _on_device(NAMES, x, scale, zero_point)
-        plan = _linear_plan(contract, *_described(*operands), *dtypes, None, axis, block_size, out_dtype)
+        plan = linear_plan(contract, *_described(*operands), *dtypes, None, axis, block_size, out_dtype)
         return _applied(plan, out, operands[0].shape, NAMES, operands, attributes)
 
 
@@ -124,7 +124,7 @@ def dequantize_packed(
     dtypes = meant, named(scale_dtype, "scale_dtype"), meant
     with current(x, stream):
         operands = _on_device(NAMES, x, scale, zero_point)
-        plan = _linear_plan(contract, *_described(*operands), *dtypes, extents, axis, block_size, out_dtype)
+        plan = linear_plan(contract, *_described(*operands), *dtypes, extents, axis, block_size, out_dtype)
         return _applied(plan, out, extents, NAMES, operands, attributes)
 
 
@@ -163,7 +163,7 @@ def dynamic_dequantize(
     dtypes = named(src_dtype, "src_dtype"), named(scales_dtype, "scales_dtype"), named(zps_dtype, "zps_dtype")
     with current(src, stream):
         operands = _on_device(ONEDNN_NAMES, src, scales, zps)
-        plan = _dynamic_plan(contract, *_described(*operands), *dtypes, qtype, axis)
+        plan = dynamic_plan(contract, *_described(*operands), *dtypes, qtype, axis)
         return _applied(plan, out, operands[0].shape, ONEDNN_NAMES, operands, attributes)
 
 
@@ -210,7 +210,7 @@ def _meanings(
 
 
 @partial(remembered, attributes=11)
-def _linear_plan(
+def linear_plan(
     contract: str,
     x: np.dtype[Any],
     x_shape: tuple[int, ...],
@@ -252,7 +252,7 @@ def _linear_plan(
 
 
 @partial(remembered, attributes=10)
-def _dynamic_plan(
+def dynamic_plan(
     contract: str,
     src: np.dtype[Any],
     src_shape: tuple[int, ...],
@@ -268,7 +268,7 @@ def _dynamic_plan(
 ) -> Plan:
     """Check a call as `xverify.dynamic_dequantize`, and plan the launch.
 
-    The parameters are as for `_linear_plan`.
+    The parameters are as for `linear_plan`.
     """
     dtypes = _meanings(ONEDNN_NAMES, (src, scales, zps), (src_dtype, scales_dtype, zps_dtype))
     described = (dtypes[0], src_shape, dtypes[1], scales_shape, dtypes[2], zps_shape)

@@ -23,8 +23,8 @@ from xverify.core.errors import DocumentError
 from xverify.kernels.cuda.arrays import SUB_BYTE, named, require_device
 from xverify.kernels.cuda.compiling import ensured
 from xverify.kernels.cuda.launch import Launch, card
-from xverify.kernels.cuda.linear import _dynamic_plan, _linear_plan
-from xverify.kernels.cuda.ranges import LOOK_UP_FROM, LookedUp, _plan
+from xverify.kernels.cuda.linear import dynamic_plan, linear_plan
+from xverify.kernels.cuda.ranges import LOOK_UP_FROM, LookedUp, range_plan
 from xverify.kernels.plans import Plan
 
 Macros = tuple[str, ...]
@@ -115,23 +115,23 @@ def _plans(
             return
         if owner == "tensorflow":
             calls = [
-                (_plan, *described, mode, narrow_range, axis, out)
+                (range_plan, *described, mode, narrow_range, axis, out)
                 for narrow_range in ((None, True) if narrow else (None,))
             ]
         elif owner == "onednn":
             own = parameters or (1,)
             described = (contract, x, shape, scale, own, zero_point, None if zero_point is None else own)
             calls = [
-                (_dynamic_plan, *described, None, None, None, "per_channel" if parameters else "per_tensor", axis or 0)
+                (dynamic_plan, *described, None, None, None, "per_channel" if parameters else "per_tensor", axis or 0)
             ]
         elif packed:
             byte, bits = np.dtype(np.uint8), SUB_BYTE[x]
             x_bytes, zero_bytes = (-(-prod(extents) * bits // 8) for extents in (shape, parameters))
             last = (None, None) if zero_point is None else (byte, (zero_bytes,))
             described = (contract, byte, (x_bytes,), scale, parameters, *last)
-            calls = [(_linear_plan, *described, x, None, x, shape, axis, block_size, out)]
+            calls = [(linear_plan, *described, x, None, x, shape, axis, block_size, out)]
         else:
-            calls = [(_linear_plan, *described, None, None, None, None, axis, block_size, out)]
+            calls = [(linear_plan, *described, None, None, None, None, axis, block_size, out)]
         for plan, *arguments in calls:
             try:
                 yield plan(*arguments)

@@ -51,7 +51,7 @@ def dequantize_range(
     with current(input, stream):
         operands = x, low, high = tuple(map(on_device, (input, min_range, max_range), NAMES))
         described = (x.dtype, x.shape, low.dtype, low.shape, high.dtype, high.shape)
-        plan = _plan(contract, *described, mode, narrow_range, axis, out_dtype)
+        plan = range_plan(contract, *described, mode, narrow_range, axis, out_dtype)
         target, in_order = ready(out, x.shape, plan.dtype, NAMES, operands)
         plan.apply(target, *in_order)
         if in_order is operands:
@@ -95,7 +95,7 @@ class LookedUp:
 
 
 @remembered
-def _plan(
+def range_plan(
     contract: str,
     x_dtype: np.dtype[Any],
     x_shape: tuple[int, ...],
