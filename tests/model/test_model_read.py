@@ -266,7 +266,7 @@ constant = node.operands["x"].constant
 rows, columns = constant.shape
 assert constant.part((slice(rows - 2, rows), slice(columns - 1, columns))).codes.tolist() == [[0], [7]]
 assert neighbours(model, node).operators == ("DequantizeLinear", "MatMul")
-exposed(model, ["y"], Path(sys.argv[2]))
+exposed(model, ["y"], (), Path(sys.argv[2]))
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
     command = [sys.executable, "-c", code, str(path), str(tmp_path / "copy")]
