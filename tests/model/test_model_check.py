@@ -128,6 +128,7 @@ def test_a_result_beyond_sums_is_no_fault_and_stands_out(qdq, tmp_path, capsys):
     assert "values are beyond any order of float32 sums, by up to" in printed
     assert "every order of float32 sums gives" in printed
     markdown = render(report, "markdown")
+    assert markdown.startswith("# xverify: PASS\n")
     assert "- **beyond float32 sums**" in markdown
     assert "every order of float32 sums gives" in render(report, "html")
 
