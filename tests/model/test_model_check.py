@@ -120,12 +120,15 @@ def test_a_result_beyond_sums_is_no_fault_and_stands_out(qdq, tmp_path, capsys):
     group = of_model.groups(report)[0]
     assert (group.node, group.is_beyond) == (f"node {WEIGHT}", True)
     assert group.levels == "from the level 'graph on' on"
+    one = replace(group, entries=({**group.first, "dtype": "uint8", "distance": 1.0},))
+    assert one.amount.endswith("by up to 1 code")
     print_result(report, Console(), tmp_path / "report.html")
     printed = capsys.readouterr().out
     assert f"beyond float32 sums  {group.first['id']}" in printed
     assert "values are beyond any order of float32 sums, by up to" in printed
     assert "every order of float32 sums gives" in printed
     markdown = render(report, "markdown")
+    assert markdown.startswith("# xverify: PASS\n")
     assert "- **beyond float32 sums**" in markdown
     assert "every order of float32 sums gives" in render(report, "html")
 
@@ -134,6 +137,14 @@ def test_a_level_that_a_release_lacks_is_left_out(qdq, tmp_path):
     report = checked(options_of(qdq, tmp_path, (wrong_models.oracle("", "lack"),), checks=("whole",)))
     assert report["run"]["left_out"] == ["fake has no level graph on"]
     assert {check["level"] for node in report["model"]["nodes"] for check in node["checks"]} == {"graph off"}
+
+
+def test_the_decision_names_the_reason_if_no_node_is_checked(tmp_path):
+    options = options_of(models.flows(tmp_path), tmp_path / "runs", (REFERENCE,), checks=("whole",))
+    not_taken = tuple(node for node in options.nodes if node.name == "yes")
+    section = checked(replace(options, nodes=not_taken))["model"]
+    assert section["outcome"] == "unable"
+    assert section["reason"] == "no node was checked: its branch of the If choice was not taken with these inputs"
 
 
 def test_names_of_a_model_are_escaped(qdq, tmp_path):
@@ -167,7 +178,7 @@ def test_a_script_shows_wrong_and_legal_bits_without_xverify(qdq, tmp_path):
     assert again.returncode == 0, again.stdout + again.stderr
 
 
-@pytest.mark.parametrize(("bounds", "status"), [((1e9, 2e9), 1), ((-1e9, 1e9), 0)])
+@pytest.mark.parametrize(("bounds", "status"), [((1e9, 2e9), 1), ((1e9, 1e9), 1), ((-1e9, 1e9), 0)])
 def test_a_script_compares_with_the_bounds_of_sums(qdq, tmp_path, bounds, status):
     model = read_model(qdq)
     part = neighbours(model, next(node for node in model.nodes if node.name == WEIGHT), 0, 0)
@@ -180,7 +191,8 @@ def test_a_script_compares_with_the_bounds_of_sums(qdq, tmp_path, bounds, status
     path.write_text(script(difference))
     ran = subprocess.run([sys.executable, path], capture_output=True, text=True, cwd=tmp_path)
     assert ran.returncode == status, ran.stdout + ran.stderr
-    assert f"every order of float32 sums gives {bounds[0]:.9g} to {bounds[1]:.9g}" in ran.stdout
+    ends = " to ".join(dict.fromkeys(f"{end:.9g}" for end in bounds))
+    assert f"every order of float32 sums gives {ends}\n" in ran.stdout
 
 
 def test_only_the_implementation_that_dies_is_blamed(qdq, tmp_path):

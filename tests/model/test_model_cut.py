@@ -41,7 +41,7 @@ def test_a_part_computes_what_the_model_computes(tmp_path, make):
     inner = [node for node in model.nodes if not node.graph]
     parts = [cut.neighbours(model, node) for node in inner]
     wanted = {operand.value for part in parts if part for operand in (*part.inputs, *part.outputs)}
-    path = cut.exposed(model, sorted(wanted), tmp_path / "copy")
+    path = cut.exposed(model, sorted(wanted), (), tmp_path / "copy")[0]
     inputs = arrays(model)
     values = {**inputs, **run(path, inputs)}
     for node, part in zip(inner, parts, strict=True):
@@ -190,7 +190,7 @@ def test_a_part_needs_the_types_of_its_inputs(tmp_path):
 
 def test_exposed_values_and_data_that_is_not_copied(tmp_path):
     model = read_model(models.sparse(tmp_path, 1 << 20))
-    path = cut.exposed(model, ["y", "z", "w", "x", "unknown", "y"], tmp_path / "copy")
+    path = cut.exposed(model, ["y", "z", "w", "x", "unknown", "y"], (), tmp_path / "copy")[0]
     data = path.parent / "weights/sparse.data"
     assert data.stat().st_ino == (tmp_path / "weights/sparse.data").stat().st_ino
     result = run(path, {"x": np.zeros((1, 1024), np.float32)})
@@ -204,7 +204,7 @@ def test_data_is_copied_where_links_are_not_allowed(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "link", refused)
     model = read_model(models.sparse(tmp_path, 1 << 20))
-    path = cut.exposed(model, ["y"], tmp_path / "copy")
+    path = cut.exposed(model, ["y"], (), tmp_path / "copy")[0]
     original = tmp_path / "weights/sparse.data"
     assert (path.parent / "weights/sparse.data").read_bytes() == original.read_bytes()
 
@@ -212,7 +212,7 @@ def test_data_is_copied_where_links_are_not_allowed(tmp_path, monkeypatch):
 def test_values_of_functions_are_exposed_in_the_inlined_model(tmp_path):
     model = read_model(models.nested(tmp_path))
     names = [node.output for node in model.nodes if node.function]
-    path = cut.exposed(model, names, tmp_path / "copy")
+    path = cut.exposed(model, names, (), tmp_path / "copy")[0]
     assert set(names) < set(run(path, arrays(model)))
     assert not onnx.load(path, load_external_data=False).functions
 
@@ -241,6 +241,6 @@ def test_large_constants_inside_a_model_with_functions_are_not_copied(tmp_path):
     )
     path = tmp_path / "model.onnx"
     onnx.save(proto, path)
-    copy = cut.exposed(read_model(path), ["y"], tmp_path / "copy")
+    copy = cut.exposed(read_model(path), ["y"], (), tmp_path / "copy")[0]
     assert copy.stat().st_size < 1000
     assert (run(copy, {"x": np.zeros((1, 128), np.float32)})["y"] == weight * np.float32(0.5)).all()

@@ -22,7 +22,7 @@ def occurrences(model, inputs, folder):
         for n in model.nodes
         for o, t in ((n.operands["x"].value, n.operands["x"].dtype), (n.output, "float32"))
     ]
-    path, exposed = cut.exposed_with_inner(model, [], wanted, folder / "copy")
+    path, exposed = cut.exposed(model, [], wanted, folder / "copy")
     onnx.checker.check_model(onnx.load(path), full_check=True)
     run = onnx_reference.load().run_model
     assert run is not None

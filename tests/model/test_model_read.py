@@ -266,7 +266,7 @@ constant = node.operands["x"].constant
 rows, columns = constant.shape
 assert constant.part((slice(rows - 2, rows), slice(columns - 1, columns))).codes.tolist() == [[0], [7]]
 assert neighbours(model, node).operators == ("DequantizeLinear", "MatMul")
-exposed(model, ["y"], Path(sys.argv[2]))
+exposed(model, ["y"], (), Path(sys.argv[2]))
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
     command = [sys.executable, "-c", code, str(path), str(tmp_path / "copy")]
@@ -339,6 +339,15 @@ def _worded_axis(model):
     model.graph.node[0].attribute.append(helper.make_attribute("axis", "one"))
 
 
+def _without_branches(model):
+    model.graph.node.append(helper.make_node("If", ["x"], ["chosen"], name="choice"))
+
+
+def _without_result(model):
+    branch = helper.make_graph([], "branch", [], [onnx.ValueInfoProto(name="nowhere")])
+    model.graph.node.append(helper.make_node("If", ["x"], ["chosen"], then_branch=branch, else_branch=branch))
+
+
 def _endless(model):
     model.graph.initializer.append(onnx.TensorProto(name="s", data_type=1, dims=[0, 1 << 60]))
 
@@ -350,6 +359,8 @@ def _endless(model):
         (_unmade, DamagedFileError, "nothing makes the value 'nowhere'"),
         (_made_twice, DamagedFileError, "is made twice"),
         (_worded_axis, DamagedFileError, "attribute axis of the node .* is no whole number"),
+        (_without_branches, DamagedFileError, "the If node choice has no 'else_branch' of type GRAPH"),
+        (_without_result, DamagedFileError, "nothing makes the value 'nowhere', an output of the graph 'branch'"),
         (_endless, DamagedFileError, "has extents"),
         (_newer, UsageError, "install a newer onnx"),
         (_newer_format, UsageError, "install a newer onnx"),

@@ -90,6 +90,14 @@ def test_what_may_overflow_or_is_not_known_has_no_bounds():
     assert bounds.beyond(Tensor("float16", np.array([[0], [0x7E00]], np.uint16)))[1, 0] == np.inf
 
 
+@pytest.mark.parametrize("attributes", [{"group": 2}, {"output_shape": [9]}])
+def test_what_the_reference_evaluator_computes_wrongly_has_no_bounds(attributes):
+    """It adds the bias of the first group to all groups, and takes no pads for an output shape."""
+    node = helper.make_node("ConvTranspose", ["x", "w", "b"], ["z"], strides=[2], **attributes)
+    shapes = ((1, 2, 4), (2, 1, 3), (attributes.get("group", 1),))
+    assert summed(node, 21, [point("float32", np.ones(shape)) for shape in shapes]) is None
+
+
 def test_bounds_go_through_operators_that_compute_exactly():
     random = np.random.default_rng(2)
     nodes = [

@@ -317,6 +317,9 @@ def _decided(section: Mapping[str, Any], faults: set[str], report: Mapping[str, 
         return {"outcome": "unable", "reason": f"no node can be judged: {forbidden[0]}"}
     if states & {"differs", "compared"}:
         return {"outcome": "unable", "reason": "no result could be judged: results were only compared with each other"}
+    reasons = [c["reason"] for node in section["nodes"] for c in node["checks"] if c["state"] == "not checked"]
+    if "refused" not in states and any(reasons):
+        return {"outcome": "unable", "reason": f"no node was checked: {max(reasons, key=reasons.count)}"}
     return {"outcome": "unable", "reason": "no implementation computed any of the nodes"}
 
 

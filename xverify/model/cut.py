@@ -371,32 +371,19 @@ def _extent(value: Operand | Tensor, axis: int) -> int:
 # --- the whole model ----------------------------------------------------------------------------
 
 
-def exposed(model: Model, values: Sequence[str], folder: Path) -> Path:
-    """Write a copy of a model that has further outputs.
-
-    Values that are outputs or inputs already, constants, or not in the model's own graph are left out. The data of constants is
-    neither loaded nor copied if the folder is on the same file system: the copy has hard links to the files of external data.
-    ONNX Runtime and OpenVINO read such files. onnx refuses files with several links, so its user must read the data itself.
-
-    Args:
-        model: The model.
-        values: Names of values of the model's own graph.
-        folder: An empty folder.
-
-    Returns:
-        The path of the copy.
-    """
-    return exposed_with_inner(model, values, (), folder)[0]
-
-
-def exposed_with_inner(
+def exposed(
     model: Model, values: Sequence[str], wanted: Sequence[tuple[Way, str, str]], folder: Path
 ) -> tuple[Path, dict[tuple[Way, str], Inner]]:
     """Write a copy of a model that has further outputs, also of values inside its subgraphs.
 
+    The data of constants is neither loaded nor copied if the folder is on the same file system: the copy has hard links to the
+    files of external data. ONNX Runtime and OpenVINO read such files. onnx refuses files with several links, so its user must
+    read the data itself.
+
     Args:
         model: The model.
-        values: See `exposed`.
+        values: Names of values of the model's own graph. Values that are outputs or inputs already, constants, or not in that
+            graph are left out.
         wanted: The values of subgraphs, see `xverify.model.inner.expose`.
         folder: An empty folder.
 

@@ -178,7 +178,7 @@ def _bounded(
     try:
         if node.op_type in LENGTHS and node.domain in ("", "ai.onnx"):
             operands = [bounds[n] if n in bounds else _ends(values[n]) if n else None for n in node.input]
-            made = [summed(node, opsets.get("", opsets.get("ai.onnx", 1)), operands)]
+            made = [summed(node, opsets.get("", 1), operands)]
         elif node.op_type == "Abs":  # the only one that is not monotone
             return {}
         else:

@@ -374,6 +374,8 @@ def _check_values(path: Path, graph: Any, outer: frozenset[str]) -> None:
             waiting[index] = makers
         for _, inner in subgraphs(node):
             _check_values(path, inner, known)
+    if lost := next((value.name for value in graph.output if value.name not in known), ""):
+        raise _damaged(path, f"nothing makes the value {lost!r}, an output of the graph {graph.name!r}")
     while ready := [index for index, makers in waiting.items() if makers.isdisjoint(waiting)]:
         for index in ready:
             del waiting[index]
@@ -408,22 +410,29 @@ def _check_versions(path: Path, proto: Any) -> None:
                 continue
             if domain not in opsets:
                 raise _damaged(path, f"it has a {node.op_type} node, and names no version of {domain or 'ai.onnx'}")
-            if not _is_operator(node.op_type, opsets[domain], domain):
+            required = _required(node.op_type, opsets[domain], domain)
+            if required is None:
                 raise UsageError(
                     f"{path} has a {node.op_type} node ({title_of(node)}), which opset {opsets[domain]} of "
                     f"{domain or 'ai.onnx'} does not have; correct its name, domain or opset"
                 )
+            # Old files name no types.
+            typed = {(a.name, kind) for a in node.attribute for kind in ([a.type] if a.type else required.values())}
+            if missing := next((item for item in required.items() if item not in typed), None):
+                kind = onnx.AttributeProto.AttributeType.Name(missing[1])
+                raise _damaged(path, f"the {node.op_type} node {title_of(node)} has no {missing[0]!r} of type {kind}")
 
 
 @cache
-def _is_operator(name: str, opset: int, domain: str) -> bool:
+def _required(name: str, opset: int, domain: str) -> Mapping[str, int] | None:
+    """The types of the attributes that an operator requires, by name; None if there is no such operator."""
     import onnx
 
     try:
-        onnx.defs.get_schema(name, opset, domain)
+        schema = onnx.defs.get_schema(name, opset, domain)
     except onnx.defs.SchemaError:
-        return False
-    return True
+        return None
+    return {name: int(attribute.type.value) for name, attribute in schema.attributes.items() if attribute.required}
 
 
 def title_of(node: Any) -> str:

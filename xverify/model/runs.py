@@ -53,10 +53,6 @@ class Runner:
     missing: tuple[str, ...] = ()
     """Levels that the implementation does not have in this release. They are left out."""
 
-    def title(self, level: str) -> str:
-        """The implementation at a level, such as "onnxruntime graph optimization=off"."""
-        return f"{self.name} {level}"
-
 
 @dataclass(frozen=True, eq=False)
 class Result:

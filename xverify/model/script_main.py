@@ -86,7 +86,8 @@ def show_wrong(tensor: Any) -> int:
     if DIFFERENCE["bounds"]:
         value, (least, most) = value_of(tensor.dtype, got), DIFFERENCE["bounds"]
         print("  gives %.9g (0x%0*x)" % (value, width, got))
-        print("  every order of %s sums gives %.9g to %.9g" % (DIFFERENCE["sums"], least, most))
+        ends = "%.9g" % least if least == most else "%.9g to %.9g" % (least, most)
+        print("  every order of %s sums gives %s" % (DIFFERENCE["sums"], ends))
         return 0 if least <= value <= most else 1
     judged, right = ("differs", DIFFERENCE["against"]) if DIFFERENCE["kind"] == "differs" else ("wrong", "legal")
     print("  %s: 0x%0*x%s" % ("gives" if got in legal else judged, width, got, number(tensor.dtype, got)))

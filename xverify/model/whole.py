@@ -335,10 +335,10 @@ def _run_with(
     inputs: Mapping[str, Tensor],
     folder: Path,
 ) -> _Exposed:
-    """Run the model with values as outputs, see `xverify.model.cut.exposed_with_inner`."""
+    """Run the model with values as outputs, see `xverify.model.cut.exposed`."""
     folder.mkdir(parents=True)
     try:
-        path, exposed = cut.exposed_with_inner(model, values, inner, folder)
+        path, exposed = cut.exposed(model, values, inner, folder)
         wanted = [
             *(value for value in values if value not in inputs),
             *(o for each in exposed.values() for o in each.outputs),

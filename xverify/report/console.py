@@ -279,7 +279,7 @@ class ConsoleProgress:
             names = dict.fromkeys(summary.base(name) for name in event.subjects)
             count = summary.plural(len(event.contracts), "edition")
             editions = count if self._name == "sweep" else ", ".join(event.contracts)
-            self._say(f"{self._name} {event.run_id}: {editions}, {', '.join(names)}")
+            self._say(f"{self._name} {event.run_id}: {', '.join(filter(None, [editions, *names]))}")
             return
         self._bar = Progress(
             SpinnerColumn(style="dim"),

@@ -157,7 +157,7 @@ def _excess(entry: Json) -> str:
     """The largest distance from the bounds, as the end of a sentence."""
     if entry["distance"] is None:
         return ""
-    unit = " codes" if "int" in entry["dtype"] else ""
+    unit = "" if "int" not in entry["dtype"] else " code" if entry["distance"] == 1 else " codes"
     return f", by up to {entry['distance']:.3g}{unit}"
 
 
@@ -331,7 +331,8 @@ def sentence(report: Json) -> str:
     if beyond := [group for group in groups(report) if group.is_beyond]:
         names = sorted({group.first["oracle"] for group in beyond})
         count = f"{plural(len(beyond), 'sum')} of {some(names, 4)} {'is' if len(beyond) == 1 else 'are'}"
-        return f"{_decided(report)}; {count} beyond any order of {beyond[0].first['sums']} sums"
+        dtypes = sorted({group.first["sums"] for group in beyond})
+        return f"{_decided(report)}; {count} beyond any order of {some(dtypes, 4)} sums"
     return _decided(report)
 
 
@@ -376,7 +377,7 @@ def _passed(report: Json) -> str:
     words: list[str] = []
     for counts, names in judged.items():
         (first, number), *others = counts
-        ways = [f"{plural(number, 'node')} {WORDS[first]}", *(f"{n} {WORDS[check]}" for check, n in others)]
+        ways = [f"{plural(number, 'node')} {WORDS[first]}", *(f"{grouped(n)} {WORDS[check]}" for check, n in others)]
         head = "of" if words else "every judged result of"
         words.append(f"{head} {some(names, 4)}{'' if words else ' is legal'}: {', '.join(ways)}")
     compared = max((count(*head, ("compared", "differs")) for head in heads), default=0)

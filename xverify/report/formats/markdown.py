@@ -28,7 +28,8 @@ def render(report: Json, since: Difference | None = None, strips: Mapping[str, S
         strips: Presence of each cause over versions, by its id.
     """
     run, coverage = report["run"], report["coverage"]
-    lines = [f"# xverify: {summary.plural(len(report['causes']), 'cause')}", ""]
+    title = of_model.word(report) if "model" in report else summary.plural(len(report["causes"]), "cause")
+    lines = [f"# xverify: {title}", ""]
     lines += [text(summary.headline(report)) + ".", ""] if "model" not in report else []
     lines += _of_model(report) if "model" in report else []
     how = f"seed {run['seed']}, {run['seconds']} s, {text(run['started'])}"
