@@ -36,7 +36,6 @@ LENGTHS: Mapping[str, Callable[[Mapping[str, Any], Sequence[tuple[int, ...]], tu
     "MatMul": lambda attributes, shapes, result: shapes[0][-1],
     "Gemm": lambda attributes, shapes, result: shapes[0][0 if attributes.get("transA") else 1],
     "Conv": lambda attributes, shapes, result: prod(shapes[1][1:]),
-    "ConvTranspose": lambda attributes, shapes, result: shapes[1][0] * prod(shapes[1][2:]),
     "Add": lambda attributes, shapes, result: 2,
     "Mul": lambda attributes, shapes, result: 1,
     "Sum": lambda attributes, shapes, result: len(shapes),
@@ -83,14 +82,13 @@ def summed(node: Any, opset: int, operands: Sequence[Bounds | None]) -> Bounds |
     """
     present = [each for each in operands if each is not None]
     dtype = present[0].dtype
-    attributes = _attributes(node)
-    if node.op_type not in LENGTHS or dtype not in MANTISSA_BITS or not _is_right(node.op_type, attributes):
+    if node.op_type not in LENGTHS or dtype not in MANTISSA_BITS:
         return None
     parts = [_parts(each, dtype) for each in operands]
     with np.errstate(all="ignore"):
         exact = _evaluated(node, opset, [part[0] for part in parts])
         size, largest = (_evaluated(node, opset, [part[i] for part in parts], absolute=True) for i in (1, 2))
-        count = FURTHER + LENGTHS[node.op_type](attributes, [each.least.shape for each in present], exact.shape)
+        count = FURTHER + LENGTHS[node.op_type](_attributes(node), [each.least.shape for each in present], exact.shape)
         products = count * 2.0 ** -(MANTISSA_BITS[dtype] + 1)
         gamma = products / (1 - products) if products < 1 else np.inf
         gamma += 8 * count * 2.0**-53  # for the evaluations here, in float64
@@ -100,11 +98,6 @@ def summed(node: Any, opset: int, operands: Sequence[Bounds | None]) -> Bounds |
         is_bounded = largest + radius < greatest
     exact, radius = np.where(is_bounded, exact, 0.0), np.where(is_bounded, radius, np.inf)
     return Bounds(dtype, exact - radius, exact + radius, dtype)
-
-
-def _is_right(operator: str, attributes: Mapping[str, Any]) -> bool:
-    """True if ONNX's reference evaluator computes the operator rightly with these attributes."""
-    return operator != "ConvTranspose" or (attributes.get("group", 1) == 1 and "output_shape" not in attributes)
 
 
 def _parts(operand: Bounds | None, dtype: str) -> tuple[NDArray[Any] | None, ...]:
