@@ -88,10 +88,10 @@ def test_values_that_cannot_be_outputs_have_a_reason(tmp_path):
     assert reasons["each"] == reasons["scanned"] == ""
     model.proto.graph.node[1].op_type = "Scan"
     assert inner.obstacle(model.proto, ("loop.body", "odd.then_branch")).startswith(
-        "it stands inside a subgraph of the Scan loop"
+        "inside a subgraph of the Scan loop"
     )
     model.proto.graph.node[1].op_type = "SequenceMap"
-    assert inner.obstacle(model.proto, ("loop.body",)).startswith("it stands inside the SequenceMap loop")
+    assert inner.obstacle(model.proto, ("loop.body",)).startswith("inside the SequenceMap loop")
 
 
 def _conditional(folder, kind, names):

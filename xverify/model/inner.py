@@ -75,13 +75,13 @@ def obstacle(proto: Any, way: Way) -> str:
     for name in way:
         step = next((step for step in steps(graph) if step.name == name), None)
         if step is None:
-            return "it stands inside a function of another opset than the model's"
+            return "inside a function of another opset than the model's"
         holder = graph.node[step.index]
         if (carry := _CARRIERS.get(holder.op_type)) is None or domain_of(holder.domain):
-            return f"it stands inside the {holder.op_type} {title_of(holder)}, whose inner values cannot be outputs"
+            return f"inside the {holder.op_type} {title_of(holder)}, whose inner values cannot be outputs"
         if in_scan and carry is not _scan:
             return (
-                f"it stands inside a subgraph of the Scan {in_scan}, whose results must have the same shape each time"
+                f"inside a subgraph of the Scan {in_scan}, whose results must have the same shape each time"
             )
         if carry is _if and opset < _IF_OF_ANY_SHAPE:
             return f"both branches of the If {title_of(holder)} must have the same shapes in opset {opset}"
