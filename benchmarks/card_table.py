@@ -201,6 +201,8 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="folder that on_a_card.sh wrote")
     folder = parser.parse_args(argv).folder
+    if not folder.is_dir():
+        parser.error(f"{folder} is no folder; name the one that on_a_card.sh wrote")
     print("| measure | measured | goal | |\n|---|---|---|---|")
     for row in rows(folder):
         print(row)
