@@ -137,7 +137,9 @@ def test_the_table_puts_figures_beside_their_goals(tmp_path: Path) -> None:
         figure("int8", medium, 30.0, ratio=1.0, right=True),
         {**figure("int2", 1, 0), "host_us": 8.1},
     ]
-    (tmp_path / "bench.json").write_text(json.dumps({"figures": figures}))
+    (tmp_path / "bench.json").write_text(
+        json.dumps({"figures": figures, "left_out": ["int32 to float32: the 65 s are over"]})
+    )
     assert verdicts(tmp_path) == {
         "tests with the real CuPy": ("7 passed in 3.2s", True),
         "gates of the whole domain": ("1 of 2 pass, 100.5 s; gate-24: stopped after 60 s", False),
@@ -154,4 +156,5 @@ def test_the_table_puts_figures_beside_their_goals(tmp_path: Path) -> None:
         "int16 to float16, blocked, 256 Mi": ("0.900 of copy", True),
         "int8 to float16, blocked, 1 Mi, beside torch.compile": ("1.00", True),
         "host time, int2 to float16, blocked, 1": ("8.1 us", False),
+        "other cases of the bench": ("1 named in bench.json", None),
     }
