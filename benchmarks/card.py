@@ -450,6 +450,10 @@ def parsed(argv: list[str] | None) -> tuple[argparse.Namespace, list[tuple[Case,
     parser.add_argument("--seed", type=int, default=0, help="seed of the data (default: %(default)s)")
     parser.add_argument("--json", type=Path, help="also write the figures to this file, after each case")
     options = parser.parse_args(argv)
+    if options.rounds < 1 or options.calls < 1:
+        parser.error("--rounds and --calls are counts; expected 1 or more")
+    if options.json and not options.json.parent.is_dir():
+        parser.error(f"the folder of --json {options.json} does not exist; make it first")
     try:
         # One pair after the other, so that a time limit leaves out pairs and not sizes.
         cases = [

@@ -80,15 +80,19 @@ def rows(folder: Path) -> Iterator[Row]:
     for tool in ("memcheck", "initcheck"):
         yield _sanitizer(folder, tool, steps)
     yield _certificate(steps)
+    reason = steps["bench"].failure if "bench" in steps else ""
     try:
-        figures = json.loads((folder / "bench.json").read_text(encoding="utf-8"))["figures"]
+        report = json.loads((folder / "bench.json").read_text(encoding="utf-8"))
+        figures, left_out = report["figures"], report["left_out"]
     except (OSError, ValueError, KeyError):
-        figures = []
+        figures, left_out = [], []
     if not figures:
-        reason = steps["bench"].failure if "bench" in steps else ""
         yield Row("bench", reason or "no figures", "figures", None)
         return
     yield from _bench(figures)
+    if left_out or reason.startswith("stopped"):
+        text = "; ".join(filter(None, [reason, f"{len(left_out)} named in bench.json" if left_out else ""]))
+        yield Row("other cases of the bench", text, "figures", None)
 
 
 def _missing(measure: str, step: Step | None, goal: str, otherwise: str = "") -> Row:
@@ -201,6 +205,8 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="folder that on_a_card.sh wrote")
     folder = parser.parse_args(argv).folder
+    if not folder.is_dir():
+        parser.error(f"{folder} is no folder; name the one that on_a_card.sh wrote")
     print("| measure | measured | goal | |\n|---|---|---|---|")
     for row in rows(folder):
         print(row)

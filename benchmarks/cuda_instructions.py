@@ -155,9 +155,10 @@ def shortest(code: list[Instruction], labels: dict[str, int], loads: int, stores
 SLOW = re.compile(r"(I2F|F2I|MUFU|DADD|DMUL|DFMA|DSETP|F2F|I2I)\b")
 
 
-def row(case: Case, capability: str, vectors: int) -> list[str]:
+def row(case: Case, capability: str) -> list[str]:
     """The table's row of a case."""
     launch = case.launch
+    vectors = launch.vectors
     binary, seconds = compiled(launch.macros, capability)
     with TemporaryDirectory() as directory:
         file = Path(directory, "kernel.cubin")
@@ -212,7 +213,6 @@ def main() -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(description="Count the CUDA kernels' instructions. Nothing is measured on a card.")
     parser.add_argument("--capabilities", default="80,90", help="compute capabilities without a dot (default: 80,90)")
-    parser.add_argument("--vectors", type=int, help="vectors of a thread (default: those of the launch)")
     options = parser.parse_args()
     try:
         from cupy.cuda import nvrtc  # noqa: F401
@@ -227,7 +227,7 @@ def main() -> int:
     print("|", " | ".join("---" for _ in HEADINGS), "|")
     for case in CASES:
         for capability in options.capabilities.split(","):
-            print("|", " | ".join(row(case, capability, options.vectors or case.launch.vectors)), "|", flush=True)
+            print("|", " | ".join(row(case, capability)), "|", flush=True)
     return 0
 
 

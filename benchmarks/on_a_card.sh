@@ -12,12 +12,15 @@
 
 set -u
 
-if [ $# -ne 1 ]; then
+if [ $# -ne 1 ] || [[ $1 = -* ]]; then
     echo "usage: benchmarks/on_a_card.sh FOLDER" >&2
     exit 2
 fi
-mkdir -p "$1" || exit 2
-folder=$(cd "$1" && pwd)
+mkdir -p "$1" && folder=$(cd "$1" >/dev/null && pwd) || exit 2
+if [ ! -w "$folder" ]; then
+    echo "$folder cannot be written; name another folder" >&2
+    exit 2
+fi
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
 python=${PYTHON:-python3}
 export PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}"
@@ -26,23 +29,29 @@ export PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}"
 FACTS=15 TESTS=70 PREPARE=40 GATES=110 CERTIFICATE=35 BENCH=75 TABLE=10
 
 if ! reason=$(timeout 60 "$python" -c 'from xverify.kernels.cuda import require_device; require_device()' 2>&1); then
-    echo "nothing was run, since there is no usable card: $(tail -n 1 <<<"$reason")" >&2
+    echo "nothing was run, since there is no usable card: $(tail -n 1 <<<"${reason:-CuPy did not answer within 60 s}")" >&2
     exit 3
 fi
 
 caches=$(mktemp -d) || exit 2
 trap 'rm -rf "$caches"' EXIT
-trap 'kill $(jobs -p) 2>/dev/null; exit 130' INT TERM
+trap 'kill $(jobs -p) 2>/dev/null; wait; exit 130' INT TERM
 export CUPY_CACHE_DIR="$caches/cupy" TORCHINDUCTOR_CACHE_DIR="$caches/inductor" TRITON_CACHE_DIR="$caches/triton"
 cores=$(nproc)
+# The table must not show what an earlier run measured.
+rm -f "$folder"/{memcheck,initcheck}-*.txt "$folder"/{bench.json,certificate.json,gates.seconds,table.md}
 : >"$folder/steps.tsv"
 
-# run NAME SECONDS COMMAND...
+# run NAME SECONDS COMMAND...: in the background, since a trap waits for a command in the foreground. timeout leads a process group of
+# its own, which neither Ctrl-C nor the end of a subshell reaches.
 run() {
-    local name=$1 limit=$2 began code tenths
+    local name=$1 limit=$2 began code tenths pid
     shift 2
     began=${EPOCHREALTIME/[.,]/}
-    timeout --kill-after=5 "$limit" "$@" >"$folder/$name.log" 2>&1
+    timeout --kill-after=5 "$limit" "$@" >"$folder/$name.log" 2>&1 &
+    pid=$!
+    [ "$BASHPID" = "$$" ] || trap 'kill "$pid"' TERM
+    wait "$pid"
     code=$?
     tenths=$(((${EPOCHREALTIME/[.,]/} - began) / 100000))
     printf '%s\t%d\t%d.%d\t%d\n' "$name" "$code" $((tenths / 10)) $((tenths % 10)) "$limit" >>"$folder/steps.tsv"

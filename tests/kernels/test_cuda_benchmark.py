@@ -80,9 +80,14 @@ def test_the_benchmark(cupy: FakeCuPy, peers: list[Any], tmp_path: Path, capsys:
     assert (first["x"], first["granularity"], first["elements"]) == ("uint8", "per-tensor", 1024)
     # This is a ratio of times. Its last bit depends on the order of the operations.
     assert first["per_cent"] == pytest.approx(100 * first["kernel_bytes_per_second"] / first["copy_bytes_per_second"])
-    with pytest.raises(SystemExit, match="2"):
-        CARD.main([*options, "--modes", "MAX"])
-    assert "'MAX' is no mode; there are MIN_COMBINED" in capsys.readouterr().err
+    for wrong, sentence in (
+        (["--modes", "MAX"], "'MAX' is no mode; there are MIN_COMBINED"),
+        (["--calls", "0"], "expected 1 or more"),
+        (["--json", str(tmp_path / "none" / "card.json")], "card.json does not exist"),
+    ):
+        with pytest.raises(SystemExit, match="2"):
+            CARD.main([*options, *wrong])
+        assert sentence in capsys.readouterr().err
 
 
 def test_wrong_bits_are_named(

@@ -29,7 +29,7 @@ from xverify.kernels.cuda import (
 )  # fmt: skip
 from xverify.kernels.cuda.compiling import compiled, source
 from xverify.kernels.cuda.launch import MORE, THREADS, Launch, loaded
-from xverify.kernels.cuda.prepare import kernels, prepare
+from xverify.kernels.cuda.prepare import kernels, main, prepare
 from xverify.kernels.plans import Operand
 
 
@@ -111,6 +111,23 @@ def test_prepared_kernels_are_not_compiled_in_a_call(cupy: FakeCuPy, packed: boo
             dequantize_range(codes, scale.reshape(()), scale.reshape(()), mode="SCALED", contract=SEED)
     assert len(cupy.compiled) == len(wanted)
     assert len(cupy.launches) == (6 if packed else 10)
+
+
+def test_prepare_refuses_wrong_options_and_a_cache_that_cannot_be_written(
+    cupy: FakeCuPy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for options, sentence in (
+        (["--contract", "ai.onx/*"], "no edition matches 'ai.onx/*'"),
+        (["--jobs", "0"], "--jobs is 0; expected 1 or more"),
+    ):
+        with pytest.raises(SystemExit, match="2"):
+            main(options)
+        assert sentence in capsys.readouterr().err
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("CUPY_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    assert main(["--contract", SEED, "--jobs", "1"]) == 3
+    assert "CuPy's cache cannot be written: [Errno 20]" in capsys.readouterr().err
+    assert len(cupy.compiled) < len(kernels([SEED])), "the first failure ends it"
 
 
 PTX = """

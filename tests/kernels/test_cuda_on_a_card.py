@@ -6,8 +6,10 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
+import time
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -68,6 +70,9 @@ def test_a_failing_step_does_not_stop_the_others(tmp_path: Path) -> None:
     for name in ("python", "compute-sanitizer", "nvidia-smi"):
         (commands / name).write_text(f'#!/bin/sh\n{failing if name == "python" else ""}echo {name} "$@"\n')
         (commands / name).chmod(0o755)
+    (tmp_path / "logs").mkdir()
+    for old in ("bench.json", "memcheck-1.txt"):
+        (tmp_path / "logs" / old).write_text("ERROR SUMMARY: 0 errors")
     result = run(tmp_path, PYTHON="python", PATH=f"{commands}:{os.environ['PATH']}")
     assert result.returncode == 1
     assert result.stderr == "failed: gate-24 (exit code 1), see gate-24.log\n"
@@ -77,9 +82,27 @@ def test_a_failing_step_does_not_stop_the_others(tmp_path: Path) -> None:
     assert len(steps) == len(once) + len(options_of_gates())
     assert {name for name, step in steps.items() if step.code} == {"gate-24"}
     assert (tmp_path / "logs" / "gate-24.log").read_text() == "a finding\n"
+    assert not [*(tmp_path / "logs").glob("memcheck-*.txt"), *(tmp_path / "logs").glob("*.json")], "of an earlier run"
     limits = re.search(r"^FACTS=.*", SCRIPT.read_text(encoding="utf-8"), re.MULTILINE)
     assert limits is not None
     assert sum(map(int, re.findall(r"=(\d+)", limits[0]))) <= 360
+
+
+@needs_bash
+def test_ctrl_c_stops_the_steps(tmp_path: Path) -> None:
+    stand_in = tmp_path / "python"
+    stand_in.write_text('#!/bin/sh\ncase "$*" in *pytest*) echo $$ >"$PID"; exec sleep 60;; esac\n')
+    stand_in.chmod(0o755)
+    number = tmp_path / "pid"
+    environment = {**os.environ, "PYTHON": str(stand_in), "PID": str(number)}
+    with subprocess.Popen(["bash", str(SCRIPT), str(tmp_path / "a folder")], env=environment) as process:
+        while not number.exists() or not number.read_text().endswith("\n"):
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(number.read_text()), 0)
 
 
 def figure(x: str, elements: int, per_cent: float, packed: bool = False, **peer: Any) -> dict[str, Any]:
@@ -114,7 +137,9 @@ def test_the_table_puts_figures_beside_their_goals(tmp_path: Path) -> None:
         figure("int8", medium, 30.0, ratio=1.0, right=True),
         {**figure("int2", 1, 0), "host_us": 8.1},
     ]
-    (tmp_path / "bench.json").write_text(json.dumps({"figures": figures}))
+    (tmp_path / "bench.json").write_text(
+        json.dumps({"figures": figures, "left_out": ["int32 to float32: the 65 s are over"]})
+    )
     assert verdicts(tmp_path) == {
         "tests with the real CuPy": ("7 passed in 3.2s", True),
         "gates of the whole domain": ("1 of 2 pass, 100.5 s; gate-24: stopped after 60 s", False),
@@ -131,4 +156,5 @@ def test_the_table_puts_figures_beside_their_goals(tmp_path: Path) -> None:
         "int16 to float16, blocked, 256 Mi": ("0.900 of copy", True),
         "int8 to float16, blocked, 1 Mi, beside torch.compile": ("1.00", True),
         "host time, int2 to float16, blocked, 1": ("8.1 us", False),
+        "other cases of the bench": ("1 named in bench.json", None),
     }

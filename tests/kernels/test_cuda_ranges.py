@@ -227,3 +227,12 @@ def test_refusals_are_those_of_the_other_kernels(cupy: FakeCuPy) -> None:
     with pytest.raises(ValueError, match="is the contract of another function"):
         dequantize_linear(on_device(x), on_device(one), contract=SEED)
     assert cupy.launches == []
+
+
+def test_small_lower_ends_and_scales_of_zero_take_the_fast_path(cupy: FakeCuPy) -> None:
+    """Elements of other small factors are written alone, and never past the caches."""
+    x = random("int16", (40_000,), 1)
+    check(x, -1e-35, 1.0, mode="MIN_COMBINED", out_dtype="bfloat16", contract=INSTALLED)
+    zero = on_device(np.zeros((), np.uint16))
+    dequantize_linear(on_device(x), zero, scale_dtype="bfloat16")
+    assert [launch.streamed for launch in cupy.launches] == [40_000 // 8] * 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +16,7 @@ from kernel_arrays import SEED, codes_of
 import xverify
 from xverify.kernels.cuda import dequantize_linear, dequantize_packed, dequantize_range, dynamic_dequantize, ranges
 from xverify.kernels.cuda.arrays import require_device
+from xverify.kernels.plans import Operand
 
 CALLS: dict[str, Callable[[Any, Any, Any, Any], Any]] = {
     "linear": lambda x, scale, zero, out: dequantize_linear(x, scale, zero, out=out),
@@ -125,6 +127,21 @@ def test_a_graph_uses_no_table(cupy: FakeCuPy, monkeypatch: pytest.MonkeyPatch) 
         dequantize_range(x, low, low, out=out, contract=SEED)
     assert [launch.macros["FORMULA"] for launch in cupy.launches] == ["MIN_COMBINED", "TABLE", "MIN_COMBINED"]
     assert len(cupy.compiled) == compiled, "no kernel is compiled or loaded during the capture"
+
+
+def test_a_kernel_with_wide_indices_is_loaded_before_the_capture(cupy: FakeCuPy) -> None:
+    """Its macros differ from those of the kernel that computes the table."""
+    x, low, _, out = operands(1)
+    launches = ranges.LookedUp.of(
+        out.dtype, Operand(x.dtype, x.shape), Operand(low.dtype, ()), low.dtype, "MIN_COMBINED"
+    )
+    macros = tuple(macro.replace("BITS=32", "BITS=64") for macro in launches.direct.macros)
+    launches = replace(launches, direct=replace(launches.direct, macros=macros, index_bits=64))
+    launches(out, x, low, low)
+    compiled = len(cupy.compiled)
+    with Stream(8, captures=True):
+        launches(out, x, low, low)
+    assert len(cupy.compiled) == compiled == 3
 
 
 def test_capture_and_replay_on_a_card() -> None:

@@ -190,12 +190,7 @@ class Entered:
 class Device(Entered):
     id: int
     compute_capability: str = "90"
-    attributes: dict[str, int] = field(
-        default_factory=lambda: {
-            "MultiProcessorCount": 2, "L2CacheSize": 1 << 16,
-            "MaxThreadsPerMultiProcessor": 2048, "MaxRegistersPerMultiprocessor": 1 << 16,
-        }
-    )  # fmt: skip
+    attributes: dict[str, int] = field(default_factory=lambda: {"L2CacheSize": 1 << 16})
 
     def __post_init__(self) -> None:
         assert type(self.id) is int

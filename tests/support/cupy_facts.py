@@ -205,7 +205,7 @@ PRETENCES = (
     Pretence(
         "kernel arguments",
         "those that xverify passes, in their order and with their types",
-        "CuPy's arrays, scalars, and NumPy arrays of one element, which are passed by value; a Python integer as 64 bits",
+        "CuPy's arrays, scalars, NumPy arrays of one element, and what a CPointer points to; a Python integer as 64 bits",
         "cupy/cuda/function.pyx: _pointer",
     ),
     Pretence(

@@ -5,6 +5,8 @@ enum Type {
     FLOAT8_E4M3FN, FLOAT8_E4M3FNUZ, FLOAT8_E5M2, FLOAT8_E5M2FNUZ, FLOAT8_E8M0FNU, FLOAT16, BFLOAT16, FLOAT32
 };
 
+enum Formula { PRODUCT, QUOTIENT, MIN_COMBINED, MIN_FIRST, SCALED_SYMMETRIC, SCALED_FACTOR, SCALED_FACTOR_NARROW, TABLE };
+
 typedef unsigned char Byte;
 typedef unsigned int Word;
 typedef unsigned long long Long;
@@ -240,9 +242,11 @@ __device__ inline double number_of_x(const Word* words, int lane, int bits)
 
 // True if the rest of a product that was cut off to float32 may be no float32. Then only `careful` products are right. The product has
 // 43 bits or fewer, the last of which is 2^-140 or more for scales from 2^-100 on. Of products below, float16 makes 0 in any case.
+// A scale of 0 leaves no rest. The other formulas multiply in float64: their `scale` is a lower end, and often 0.
 __device__ inline bool needs_care(float scale)
 {
-    return OUT_TYPE == BFLOAT16 && !is_wide() && !is_exact() && scale < 7.888609052210118e-31f && scale > -7.888609052210118e-31f;
+    const bool is_product = FORMULA == PRODUCT || FORMULA == SCALED_FACTOR || FORMULA == SCALED_FACTOR_NARROW;
+    return OUT_TYPE == BFLOAT16 && is_product && !is_wide() && !is_exact() && scale != 0.0f && fabsf(scale) < 7.888609052210118e-31f;
 }
 
 // A float32 that the output's type rounds as it would the exact value.

@@ -79,14 +79,12 @@ def current(x: Any, stream: Any) -> AbstractContextManager[None]:
     """Make x's device and a stream CuPy's current ones.
 
     The stream waits for the work of the stream that was current before, where CuPy arrays are made. A stream that is
-    being captured
-    does not: a graph waits for nothing outside.
+    being captured does not: a graph waits for nothing outside.
 
     Args:
         x: an array on the device.
         stream: a CuPy stream, another object with ``__cuda_stream__``, or a cudaStream_t as an integer; None for the
-            device's current
-            stream.
+            device's current stream.
 
     Raises:
         TypeError: for another stream.
@@ -246,8 +244,7 @@ def ready(
     Raises:
         TypeError: if ``out`` is not an array of that dtype on a CUDA device.
         ValueError: if ``out`` has another shape, is not in C order, is read-only, is on another device or overlaps an
-            input, if the
-            inputs are on several devices, or if an array is not aligned.
+            input, if the inputs are on several devices, or if an array is not aligned.
     """
     device = operands[0].data.device_id
     start = stop = 0

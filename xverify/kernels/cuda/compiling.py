@@ -49,11 +49,16 @@ def binary(macros: tuple[str, ...], capability: str) -> bytes:
 
 
 def ensured(macros: tuple[str, ...], capability: str) -> bool:
-    """Compile a kernel into the cache. False if it was there. Several threads may call it at once."""
-    is_new = not _cached(macros, capability).is_file()
-    if is_new:
-        _file(macros, capability)
-    return is_new
+    """Compile a kernel into the cache. False if it was there. Several threads may call it at once.
+
+    Raises:
+        OSError: The cache cannot be written.
+    """
+    cached = _cached(macros, capability)
+    if cached.is_file():
+        return False
+    _written(cached, binary(macros, capability))
+    return True
 
 
 def _cached(macros: tuple[str, ...], capability: str) -> Path:

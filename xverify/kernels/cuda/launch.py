@@ -29,7 +29,6 @@ so that a thread has 16 bytes of 4-bit codes in flight for an output of 16 bits.
 code is long. Formulas in float64 take 1: their time is not the memory's, and their code is long too.
 """
 
-
 BOUNDARY = 16
 """Bytes: a launch depends on the addresses of x and y only by their remainders of it."""
 
@@ -94,9 +93,8 @@ class Launch:
         Args:
             out: the output's dtype.
             zero_point: the dtype of zero points, which have the shape of scales.
-            formula: a formula of `ranges.cuh`, "PRODUCT", "QUOTIENT" or "TABLE". The lower ends of ranges are its
-                scales, the upper ends
-                its zero points.
+            formula: one of ``Formula`` in the source. The lower ends of ranges are its scales, the upper ends its zero
+                points.
             packed: True if codes of fewer than 8 bits are packed.
         """
         size = prod(x.shape)

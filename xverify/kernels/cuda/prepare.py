@@ -73,9 +73,16 @@ def kernels(contracts: Iterable[str], packed: bool = False) -> list[Macros]:
 
 
 def prepare(wanted: Iterable[Macros], capability: str, jobs: int) -> int:
-    """Compile kernels that the cache lacks, in so many threads, and return their number."""
-    with ThreadPoolExecutor(jobs) as threads:
+    """Compile kernels that the cache lacks, in so many threads, and return their number.
+
+    Raises:
+        OSError: The cache cannot be written.
+    """
+    threads = ThreadPoolExecutor(jobs)
+    try:
         return sum(threads.map(lambda macros: ensured(macros, capability), wanted))
+    finally:
+        threads.shutdown(cancel_futures=True)  # after Ctrl-C or a full disk too
 
 
 def _combinations(contract: str) -> Iterator[tuple[Any, ...]]:
@@ -145,17 +152,24 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--packed", action="store_true", help="the kernels of packed codes instead of the others")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="threads (default: cores, %(default)s)")
     arguments = parser.parse_args(argv)
+    from xverify.contracts import ids
+
+    contracts = [contract for contract in ids() if fnmatchcase(contract, arguments.contract)]
+    if not contracts:
+        parser.error(f"no edition matches {arguments.contract!r}; list them with: xverify contracts")
+    if arguments.jobs < 1:
+        parser.error(f"--jobs is {arguments.jobs}; expected 1 or more")
+    start = time.perf_counter()
     try:
         require_device()
+        wanted = kernels(contracts, arguments.packed)
+        count = prepare(wanted, card(0).capability, arguments.jobs)
+    except OSError as error:
+        print(f"CuPy's cache cannot be written: {error}; name another folder in CUPY_CACHE_DIR", file=sys.stderr)
+        return 3
     except (ImportError, RuntimeError) as error:
         print(error, file=sys.stderr)
         return 3
-    from xverify.contracts import ids
-
-    start = time.perf_counter()
-    contracts = [contract for contract in ids() if fnmatchcase(contract, arguments.contract)]
-    wanted = kernels(contracts, arguments.packed)
-    count = prepare(wanted, card(0).capability, arguments.jobs)
     print(
         f"{len(wanted)} kernels: {count} compiled in {time.perf_counter() - start:.1f} s, the others were in the cache"
     )

@@ -4,8 +4,6 @@
 // float64 estimates the value. Where it does not say to which of two results that is rounded, the sum that the value is a quotient of
 // is compared with what their middle would have made it, without a rounding.
 
-enum Formula { PRODUCT, QUOTIENT, MIN_COMBINED, MIN_FIRST, SCALED_SYMMETRIC, SCALED_FACTOR, SCALED_FACTOR_NARROW, TABLE };
-
 __device__ inline bool x_has_a_sign() { return X_TYPE == INT8 || X_TYPE == INT16 || X_TYPE == INT32; }
 __device__ inline double levels() { return X_TYPE == INT32 ? 4294967295.0 : X_TYPE == INT16 || X_TYPE == UINT16 ? 65535.0 : 255.0; }
 __device__ inline double lowest() { return x_has_a_sign() ? -(levels() + 1.0) / 2.0 : 0.0; }

@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike
 from xverify.kernels import ranges
 from xverify.kernels.blocks import Spread
 from xverify.kernels.cuda.arrays import code_dtype, cupy, current, on_device, ready, with_device
-from xverify.kernels.cuda.launch import Launch
+from xverify.kernels.cuda.launch import Launch, loaded
 from xverify.kernels.cuda.repeated import accept, repeated
 from xverify.kernels.editions import edition
 from xverify.kernels.plans import Operand, Plan, remembered
@@ -73,7 +73,7 @@ class LookedUp:
     """The launch that looks up the codes of x."""
 
     direct: Launch
-    """The launch that needs no table: the kernel of `entries`, for x."""
+    """The launch that needs no table: the formula of `entries`, for x."""
 
     @classmethod
     def of(cls, out: np.dtype[Any], x: Operand, low: Operand, high: np.dtype[Any], formula: str) -> LookedUp:
@@ -89,6 +89,8 @@ class LookedUp:
             # The graph would write to the table's memory after CuPy has given it to another array.
             self.direct(out, x, low, high)
             return
+        # A capture of this call may not load it. From 2^31 elements on its indices are wider than those of `entries`.
+        loaded(self.direct.macros, out.data.device_id)
         table = cupy().empty(256, code_dtype(self.out))
         self.entries(table, cupy().arange(256, dtype=np.uint8), low, high)
         self.look_up(out, x, table, None)
