@@ -80,9 +80,7 @@ def obstacle(proto: Any, way: Way) -> str:
         if (carry := _CARRIERS.get(holder.op_type)) is None or domain_of(holder.domain):
             return f"inside the {holder.op_type} {title_of(holder)}, whose inner values cannot be outputs"
         if in_scan and carry is not _scan:
-            return (
-                f"inside a subgraph of the Scan {in_scan}, whose results must have the same shape each time"
-            )
+            return f"inside a subgraph of the Scan {in_scan}, whose results must have the same shape each time"
         if carry is _if and opset < _IF_OF_ANY_SHAPE:
             return f"both branches of the If {title_of(holder)} must have the same shapes in opset {opset}"
         in_scan = in_scan or (title_of(holder) if carry is _scan else "")
