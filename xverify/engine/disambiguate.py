@@ -84,6 +84,7 @@ def tell_apart(state: RunState, limit: Callable[[], bool]) -> None:
         limit: True if no further calls are to be sent.
     """
     state.tally.settle()
+    is_overdue = state.overdue(limit)
     judged_calls: JudgedCalls = defaultdict(dict)
     settled: set[tuple[Subject, Cell]] = set()
     # An edition has another round only if its own last one sent a call, whatever the others did.
@@ -94,13 +95,13 @@ def tell_apart(state: RunState, limit: Callable[[], bool]) -> None:
         cells = [entry for entry in _cells(state, settled) if entry[1].contract in open_editions]
         for start in range(0, len(cells), CELLS):
             if limit() or state.interrupted.is_set():
-                _receive(state, before, judged_calls)
+                _receive(state, before, judged_calls, is_overdue)
                 return
             sent = _send(state, _questions(state, cells[start : start + CELLS], turn, settled))
-            _receive(state, before, judged_calls)
+            _receive(state, before, judged_calls, is_overdue)
             before = sent
             sent_editions |= {question.contract.id for _, listed in sent for question in listed}
-        _receive(state, before, judged_calls)
+        _receive(state, before, judged_calls, is_overdue)
         open_editions = sent_editions
 
 
@@ -169,9 +170,14 @@ def _send(state: RunState, questions: Iterator[_Question]) -> list[tuple[str, li
     return list(to.items())
 
 
-def _receive(state: RunState, sent: Sequence[tuple[str, list[_Question]]], judged_calls: JudgedCalls) -> None:
+def _receive(
+    state: RunState,
+    sent: Sequence[tuple[str, list[_Question]]],
+    judged_calls: JudgedCalls,
+    is_overdue: Callable[[], bool],
+) -> None:
     for name, questions in sent:
-        outcomes = state.pool.collect_oldest(name, state.interrupted)
+        outcomes = state.pool.collect_oldest(name, state.interrupted, is_overdue)
         sent_calls = [(question, blob, call) for question in questions for blob, call in question.calls]
         for (question, blob, call), outcome in zip(sent_calls, outcomes, strict=False):
             if outcome.kind == "spared":

@@ -102,17 +102,17 @@ def check(state: RunState, limit: Callable[[], bool]) -> int:
     count = 0
     before: _Sent | None = None
     refused: list[tuple[Contract, Question]] = []
-    turns = _turns(state)
+    turns, is_overdue = _turns(state), state.overdue(limit)
     while not (limit() or state.interrupted.is_set()) and (turn := next(turns, None)) is not None:
         sent = _send(state, turn)
-        count += _receive(state, before, refused) if before is not None else 0
+        count += _receive(state, before, refused, is_overdue) if before is not None else 0
         before = sent
-    count += _receive(state, before, refused) if before is not None else 0
+    count += _receive(state, before, refused, is_overdue) if before is not None else 0
     while refused and not (limit() or state.interrupted.is_set()):
         contract = refused[0][0]
         batch = [question for of, question in refused if of is contract][:MOST_AGAIN]
         refused = [(of, question) for of, question in refused if question not in batch]
-        count += _receive(state, _submit(state, contract, _by_implementation(batch)), refused)
+        count += _receive(state, _submit(state, contract, _by_implementation(batch)), refused, is_overdue)
     return count
 
 
@@ -297,11 +297,13 @@ def later_twins(state: RunState, contract: Contract, subject: Subject, others: S
 # -- comparing ----------------------------------------------------------------------------------------------
 
 
-def _receive(state: RunState, sent: _Sent, refused: list[tuple[Contract, Question]]) -> int:
+def _receive(
+    state: RunState, sent: _Sent, refused: list[tuple[Contract, Question]], is_overdue: Callable[[], bool]
+) -> int:
     """Compare the outcomes of a batch. Append the questions to be sent again to ``refused``."""
     count = 0
     for name, questions in sent.to:
-        outcomes = iter(state.pool.collect_oldest(name, state.interrupted))
+        outcomes = iter(state.pool.collect_oldest(name, state.interrupted, is_overdue))
         for question in questions:
             answers = list(islice(outcomes, len(question.calls)))
             if len(answers) != len(question.calls):

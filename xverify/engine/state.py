@@ -5,9 +5,11 @@ The phases are functions that take it; `xverify.engine.sweep` lists them.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from xverify.arithmetic.reading import Reading
@@ -172,6 +174,23 @@ class RunState:
     def out_of(self, share: float) -> bool:
         """True if that share of the budget is used up, or the run has ended at its first fault."""
         return self.ended() or (self.options.cases is None and self.elapsed() > self.options.budget * share)
+
+    def overdue(self, limit: Callable[[], bool]) -> Callable[[], bool]:
+        """A function that is True when ``limit()`` has been True for longer than a call may take.
+
+        It is never True in a run of a fixed number of cases. Kernels of users may take seconds for a call, and a batch of
+        such calls would go on long after the budget.
+        """
+        patience = self.options.limits.call if self.options.cases is None else math.inf
+        until = math.inf
+
+        def is_overdue() -> bool:
+            nonlocal until
+            if until == math.inf and limit():
+                until = time.monotonic() + patience
+            return time.monotonic() > until
+
+        return is_overdue
 
     @property
     def fault_seen(self) -> bool:

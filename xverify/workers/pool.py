@@ -384,10 +384,13 @@ class WorkerPool:
             self._lost(name)
             return ()
 
-    def collect_oldest(self, name: str, interrupted: threading.Event) -> Sequence[Outcome]:
+    def collect_oldest(
+        self, name: str, interrupted: threading.Event, is_overdue: Callable[[], bool] = lambda: False
+    ) -> Sequence[Outcome]:
         """Wait for the outcomes of a worker's oldest batch.
 
-        Empty if the worker was lost, or did not answer within `DRAIN_SECONDS` of an interruption.
+        Empty if the worker was lost, if it did not answer within `DRAIN_SECONDS` of an interruption, or if its calls were
+        cancelled because they are overdue.
         """
         worker = self.workers[name]
         until = math.inf
@@ -396,10 +399,13 @@ class WorkerPool:
                 until = min(until, time.monotonic() + DRAIN_SECONDS)
             if time.monotonic() > until:
                 worker.stop()
+            elif is_overdue():
+                worker.abandon()
             with self._waiting():
                 self._bell.wait(0.05)
             self._bell.clear()
-        return self._collect(name)
+        outcomes = self._collect(name)
+        return () if any(outcome.kind == "unasked" for outcome in outcomes) else outcomes
 
     def _waiting(self) -> AbstractContextManager[None]:
         return self._timer.on(WAITING)
