@@ -89,7 +89,7 @@ def test_equal_parts_are_run_once(tmp_path):
 
 def test_a_wrong_fusion_with_a_matmul_is_beyond_every_order_of_its_sums(tmp_path):
     _, result = checked(models.long_network(tmp_path, 4), [flawed("layer0/w", "fused"), reference()], tmp_path)
-    assert {each.reason for each in result.states} == {"the output of its part has no legal set: MatMul rounds it"}
+    assert {each.reason for each in result.states} == {"the output of the part has no legal set: MatMul rounds it"}
     assert {(each.kind, each.oracle, each.level) for each in result.differences} == {("differs", "fake", "graph on")}
     beyond = {each.node: each for each in result.differences if each.bounds}
     assert set(beyond) == {"layer0/x", "layer0/w"}, "both go into the sum"

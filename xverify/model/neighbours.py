@@ -93,7 +93,7 @@ class _Trial:
     def unjudged(self) -> str:
         """The reason why no output is judged, as a clause."""
         reasons = [self.legal[0].rounded[o.value] for o in self.part.outputs if o.value in self.legal[0].rounded]
-        return f"the output of its part has no legal set: {reasons[0]}" if reasons else "its part has no output"
+        return f"the output of the part has no legal set: {reasons[0]}" if reasons else "the part has no output"
 
 
 def check_neighbours(
@@ -354,7 +354,7 @@ def _at(
     differs = [*_beyond(trial, at, each), *_unlike(trial, at, each, ran, results)]
     if checked:
         return differs, "ok", ""
-    reason = "no text states the values of its part" if trial.judged else trial.unjudged()
+    reason = "no text states the values of the part" if trial.judged else trial.unjudged()
     return differs, "compared", reason
 
 
