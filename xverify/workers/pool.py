@@ -291,8 +291,15 @@ class WorkerPool:
         return plain if subject == paths[-1] else [*plain, paths[-1], *paths[: paths.index(subject)]]
 
     def surrounds(self, contract: Contract) -> bool:
-        """True if some implementation takes calls of that edition in surroundings."""
-        return any(self.surrounded[oracle.name] for oracle in self.answering(contract.id))
+        """True if some implementation takes calls of that edition in surroundings, and is judged by it.
+
+        Where an edition does not judge an implementation, wrong values of a graph say nothing: another operator may be to
+        blame. The same graphs count under the editions that do judge it.
+        """
+        return any(
+            self.surrounded[oracle.name] and self.judges(contract, oracle.name)
+            for oracle in self.answering(contract.id)
+        )
 
     def untold(self, oracle: Oracle, contract: Contract, call: Call) -> bool:
         """True if a call is forbidden only by clauses that the implementation cannot see (`Oracle.untold`)."""
@@ -315,7 +322,7 @@ class WorkerPool:
                     continue
                 if oracle.untold and self.untold(oracle, contract, case.call):
                     continue
-                for subject in self._paths_for(oracle, case):
+                for subject in self._paths_for(oracle, contract, case):
                     sent.add(Origin(index, subject, False), blob)
             # Repeated after the others and in another order, so that state that an earlier call left behind shows.
             plain = self.subjects[oracle.name][0]
@@ -327,8 +334,10 @@ class WorkerPool:
             batch.requests.append(sent)
         self.under_way.append(batch)
 
-    def _paths_for(self, oracle: Oracle, case: Case) -> list[Subject]:
+    def _paths_for(self, oracle: Oracle, contract: Contract, case: Case) -> list[Subject]:
         """The paths of an implementation that a case takes; each path takes its share of the cases."""
+        if case.call.around and not self.judges(contract, oracle.name):
+            return []
         if case.call.around:
             # Offset by the path's index, so that equal shares do not take the same calls.
             surrounded = zip(oracle.surrounded, self.surrounded[oracle.name], strict=True)
