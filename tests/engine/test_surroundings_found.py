@@ -86,16 +86,19 @@ def test_what_needs_no_graph_is_shown_without_one(tmp_path):
         assert "around" not in finding["witness"]["call"]
 
 
-def test_implementations_without_such_paths_are_not_asked(tmp_path):
+def test_implementations_without_such_paths_or_judges_are_not_asked(tmp_path):
     contract = contracts.get(MULTIPLY)
-    with_paths, without = (
-        WorkerPool([flawed("load_sound", surrounded)], [contract], tmp_path, print) for surrounded in (LEVELS, ())
+    sound, without_paths = (flawed("load_sound", surrounded) for surrounded in (LEVELS, ()))
+    with_paths, without, not_judged = (
+        WorkerPool([oracle], [contract], tmp_path, print)
+        for oracle in (sound, without_paths, replace(sound, judged_by=()))
     )
     assert with_paths.surrounds(contract)
     assert not without.surrounds(contract)
+    assert not not_judged.surrounds(contract)
     call = replace(next(surrounded_calls(contracts.get(ONNX), 1)), contract=MULTIPLY)
     taken = ["graph some", "graph all", "graph none", "graph all"]
-    for pool, paths in ((with_paths, taken), (without, [])):
+    for pool, paths in ((with_paths, taken), (without, []), (not_judged, [])):
         pool.workers["flawed"] = worker = Noting()
         for number in (0, 1):
             pool.send(contract, [Case(call, number, "surrounded")])
