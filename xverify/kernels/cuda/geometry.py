@@ -10,7 +10,7 @@ from xverify.kernels.blocks import Spread
 
 
 class Kind(IntEnum):
-    """How an element's parameter is found; Spread in the source."""
+    """The way to an element's parameter; Spread in the source."""
 
     ONE = 0
     """One parameter serves all elements."""
