@@ -13,8 +13,8 @@ from xverify.core.call import Call, Tensor
 from xverify.core.dtypes import encode
 from xverify.model import calls
 from xverify.model.calls import calls_of, unknown
+from xverify.model.constants import HeldConstant
 from xverify.model.nodes import Node, Operand
-from xverify.model.read import HeldConstant
 
 EDITION = "ai.onnx/DequantizeLinear-21"
 

@@ -14,8 +14,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from xverify.core.call import BITS, code_dtype
 from xverify.core.errors import DamagedFileError, UsageError
-from xverify.model import read
-from xverify.model.read import LARGE, HeldConstant, StoredConstant, dtype_of, read_model
+from xverify.model import constants
+from xverify.model.constants import HeldConstant, StoredConstant, dtype_of
+from xverify.model.read import LARGE, read_model
 from xverify.oracles.onnx_model import element_type
 
 
@@ -243,8 +244,8 @@ def test_a_large_constant_stays_in_its_file(tmp_path, monkeypatch, dtype, form):
         (slice(36, 37), slice(10, 11), slice(50, 53)),
         (slice(0, 2), slice(4, 4), slice(0, 9)),
     )
-    for at_once in (read._AT_ONCE, 8):  # In a few large blocks, or row by row.
-        monkeypatch.setattr(read, "_AT_ONCE", at_once)
+    for at_once in (constants._AT_ONCE, 8):  # In a few large blocks, or row by row.
+        monkeypatch.setattr(constants, "_AT_ONCE", at_once)
         for index in indices:
             part = constant.part(index)
             assert part.shape == codes[index].shape

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from xverify.core.call import BITS, Tensor
+from xverify.model.constants import bytes_of
 from xverify.model.inner import Inner, Way, expose
 from xverify.model.nodes import Node, Operand
-from xverify.model.read import ONNX_DOMAINS, Model, Scope, bytes_of, domain_of, subgraphs
+from xverify.model.read import ONNX_DOMAINS, Model, Scope, domain_of, subgraphs
 from xverify.oracles.arrays import pack
 from xverify.oracles.onnx_model import ROLES, element_type
 

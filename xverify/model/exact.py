@@ -21,7 +21,8 @@ from xverify.contracts.quantize import judge, quantize, quantized_dtype
 from xverify.core.call import Call, Tensor
 from xverify.core.dtypes import FLOATS, MANTISSA_BITS, MIN_EXPONENT, encode, integers
 from xverify.core.moves import Node
-from xverify.model.read import constant_of, dtype_of, edition
+from xverify.model.constants import constant_of, dtype_of
+from xverify.model.read import edition
 from xverify.model.sums import LENGTHS, Bounds, summed
 from xverify.verify.graph_values import Values, compacted, fixed, from_legal, operated, united
 from xverify.verify.legal import legal_set

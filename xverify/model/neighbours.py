@@ -16,7 +16,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +29,7 @@ from xverify.model.inputs import drawn
 from xverify.model.nodes import Node
 from xverify.model.read import Model
 from xverify.model.result import Checked, Difference, State
-from xverify.model.runs import At, Result, Runner, run_each
+from xverify.model.runs import At, Result, Runner, run_each, run_part
 from xverify.model.shrink import shrunk
 from xverify.model.values import Wrong, beyond, outside
 from xverify.model.whole import difference_of, ended, unlike
@@ -424,10 +423,7 @@ def _wrong_in_part(value: str, runner: Runner, folder: Path, content: bytes, fed
     """The wrong elements of an output in a run of a part, None if it has no legal set."""
     if (legal := evaluate(content, fed).values.get(value)) is None:
         return None
-    with TemporaryDirectory(dir=folder) as place:  # A worker tells files apart by their paths.
-        file = Path(place, "part.onnx")
-        file.write_bytes(content)
-        result = run_each([runner], [ModelRun(str(file), fed)])[runner.name, runner.levels[0]][0]
+    result = run_part(content, fed, (), runner, folder)
     return None if value not in result.outputs else outside(legal, result.outputs[value])
 
 

@@ -1,4 +1,4 @@
-"""Reading of an ONNX model: its DequantizeLinear nodes, and its constants by parts.
+"""Reading of an ONNX model: its DequantizeLinear nodes and their values.
 
 A model may be larger than the memory. So its large constants stay in their files, also those inside the model's own file: the
 model is parsed without them, and refers to them as external data.
@@ -13,19 +13,23 @@ from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from io import FileIO
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from xverify import contracts
-from xverify.core.call import BITS, Attribute, Tensor, code_dtype
-from xverify.core.errors import DamagedFileError, UsageError
+from xverify.core.call import BITS, Attribute
+from xverify.core.errors import UsageError
+from xverify.model.constants import (
+    constant_of,
+    constant_of_node,
+    damaged,
+    dtype_of,
+    external_entries,
+    raw_bytes,
+    stored_constant,
+)
 from xverify.model.nodes import Constant, Node, Operand
-from xverify.oracles.arrays import unpack
-from xverify.oracles.onnx_model import ROLES, element_type
+from xverify.oracles.onnx_model import ROLES
 
 LARGE = 4096
 """Bytes from which a constant stays in its file."""
@@ -33,91 +37,12 @@ LARGE = 4096
 _TAG = "xverify.function"
 """The metadata key that keeps the name of a node's function while onnx inlines functions."""
 
-_AT_ONCE = 1 << 16
-"""Bytes of a block that are read in one step, also if the part needs few of them."""
 
 WHOLE_NUMBERS = ("axis", "block_size", "output_dtype")
 """The attributes of a DequantizeLinear."""
 
 ONNX_DOMAINS = ("", "ai.onnx.ml")
 """The domains whose operators the installed onnx knows all."""
-
-
-@dataclass(frozen=True, eq=False)
-class StoredConstant:
-    """A constant in a file: of external data, or inside the model's own file."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    file: Path
-    offset: int
-    """The position of its first byte in the file."""
-
-    @property
-    def nbytes(self) -> int:
-        """The number of bytes in the file."""
-        return bytes_of(self.dtype, self.shape)
-
-    def part(self, index: tuple[slice, ...]) -> Tensor:
-        """Read the codes of a part, see `Constant.part`."""
-        ranges = [range(extent)[taken] for extent, taken in zip(self.shape, index, strict=True)]
-        codes = np.empty(tuple(map(len, ranges)), code_dtype(self.dtype))
-        try:
-            with self.file.open("rb", buffering=0) as file:
-                if codes.size:
-                    self._fill(file, codes, 0, self.shape, ranges)
-        except OSError as error:
-            raise DamagedFileError(f"{self.file} cannot be read: {error.strerror}") from None
-        return Tensor(self.dtype, codes)
-
-    def _fill(
-        self, file: FileIO, codes: NDArray[Any], start: int, shape: tuple[int, ...], ranges: Sequence[range]
-    ) -> None:
-        """Fill an array with a part of a block of the constant, which begins at the element ``start``."""
-        taken, inner = ranges[0] if ranges else range(1), math.prod(shape[1:])
-        is_contiguous = all(len(kept) == extent for kept, extent in zip(ranges[1:], shape[1:], strict=True))
-        if is_contiguous or bytes_of(self.dtype, (len(taken), inner)) <= _AT_ONCE:
-            block = self._read(file, start + taken.start * inner, len(taken) * inner).reshape(len(taken), *shape[1:])
-            codes[...] = block[(slice(None), *(slice(kept.start, kept.stop) for kept in ranges[1:]))]
-        else:
-            for number, row in zip(taken, codes, strict=True):
-                self._fill(file, row, start + number * inner, shape[1:], ranges[1:])
-
-    def _read(self, file: FileIO, start: int, count: int) -> NDArray[Any]:
-        """Read elements in a row."""
-        bits = BITS[self.dtype]
-        first = start // 4 * 4  # Four elements of 2, 4 or 6 bits end with a byte.
-        first_byte, last_byte = first * bits // 8, ((start + count) * bits + 7) // 8
-        file.seek(self.offset + first_byte)
-        raw = np.fromfile(file, np.uint8, last_byte - first_byte)
-        if len(raw) < last_byte - first_byte:
-            raise DamagedFileError(
-                f"{self.file} is too short: a constant ends at byte {self.offset + self.nbytes}; copy the file again"
-            )
-        if bits < 8:
-            return np.asarray(unpack(raw, bits, start + count - first)[start - first :])
-        return raw.view(code_dtype(self.dtype).newbyteorder("<"))[start - first :]
-
-
-@dataclass(frozen=True, eq=False)
-class HeldConstant:
-    """A constant in memory."""
-
-    tensor: Tensor
-
-    @property
-    def dtype(self) -> str:
-        """The dtype."""
-        return self.tensor.dtype
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The extents."""
-        return self.tensor.shape
-
-    def part(self, index: tuple[slice, ...]) -> Tensor:
-        """Copy the codes of a part, see `Constant.part`."""
-        return Tensor(self.dtype, np.array(self.tensor.codes[index], order="C"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,10 +130,10 @@ def read_model(path: Path) -> Model:
     try:
         proto.ParseFromString(content)
     except Exception as error:  # protobuf's exceptions depend on its back end
-        raise _damaged(path, str(error)) from None
+        raise damaged(path, str(error)) from None
     _check_text(path, proto)
     if not proto.opset_import:
-        raise _damaged(path, "it names no version of its operators")
+        raise damaged(path, "it names no version of its operators")
     opsets = {domain_of(entry.domain): entry.version for entry in proto.opset_import}
     _check_versions(path, proto)
     _check_values(path, proto.graph, frozenset())
@@ -229,10 +154,6 @@ def read_model(path: Path) -> Model:
     return Model(path, proto, opsets, _named(nodes), digest, inputs, outputs, scopes, files, has_functions)
 
 
-def _damaged(path: Path, reason: str) -> DamagedFileError:
-    return DamagedFileError(f"{path} is no valid ONNX model: {reason}; export the model again")
-
-
 def domain_of(domain: str) -> str:
     """The domain of an operator, "" for ONNX's own one."""
     return "" if domain == "ai.onnx" else domain
@@ -248,14 +169,14 @@ def _without_large(path: Path) -> tuple[bytes, str]:
     with path.open("rb") as file:
         size = file.seek(0, 2)
         if not size:
-            raise _damaged(path, "the file is empty")
+            raise damaged(path, "the file is empty")
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as memory:
             file.seek(0)
             digest = hashlib.file_digest(file, "sha256").hexdigest()
             try:
                 return _shortened(memory, 0, size, onnx.ModelProto.DESCRIPTOR, path.name), digest
             except (RecursionError, ValueError) as error:
-                raise _damaged(path, str(error) or "it ends too early") from None
+                raise damaged(path, str(error) or "it ends too early") from None
 
 
 def _shortened(memory: mmap.mmap, begin: int, end: int, message: Any, location: str) -> bytes:
@@ -346,7 +267,7 @@ def _check_text(path: Path, message: Any) -> None:
             except UnicodeDecodeError:
                 is_text = False
             if not is_text:
-                raise _damaged(path, f"a {field.name} in it is no text in UTF-8")
+                raise damaged(path, f"a {field.name} in it is no text in UTF-8")
         elif field.message_type is not None:
             for inner in (value,) if hasattr(value, "ListFields") else value:
                 _check_text(path, inner)
@@ -363,24 +284,24 @@ def _check_values(path: Path, graph: Any, outer: frozenset[str]) -> None:
     for index, node in enumerate(graph.node):
         for name in filter(None, node.output):
             if made.setdefault(name, index) != index or name in held:
-                raise _damaged(path, f"the value {name!r} is made twice, the second time by the node {title_of(node)}")
+                raise damaged(path, f"the value {name!r} is made twice, the second time by the node {title_of(node)}")
     known = outer | held | made.keys()
     waiting: dict[int, set[int]] = {}
     for index, node in enumerate(graph.node):
         if lost := next((name for name in node.input if name not in known), ""):
-            raise _damaged(path, f"nothing makes the value {lost!r}, which the node {title_of(node)} uses")
+            raise damaged(path, f"nothing makes the value {lost!r}, which the node {title_of(node)} uses")
         makers = {made[name] for name in (*node.input, *_captured(node)) if name in made}
         if not all(maker < index and maker not in waiting for maker in makers):
             waiting[index] = makers
         for _, inner in subgraphs(node):
             _check_values(path, inner, known)
     if lost := next((value.name for value in graph.output if value.name not in known), ""):
-        raise _damaged(path, f"nothing makes the value {lost!r}, an output of the graph {graph.name!r}")
+        raise damaged(path, f"nothing makes the value {lost!r}, an output of the graph {graph.name!r}")
     while ready := [index for index, makers in waiting.items() if makers.isdisjoint(waiting)]:
         for index in ready:
             del waiting[index]
     if waiting:
-        raise _damaged(path, f"the node {title_of(graph.node[min(waiting)])} needs its own result")
+        raise damaged(path, f"the node {title_of(graph.node[min(waiting)])} needs its own result")
 
 
 def _check_versions(path: Path, proto: Any) -> None:
@@ -397,7 +318,7 @@ def _check_versions(path: Path, proto: Any) -> None:
     for holder in (proto, *proto.functions):
         opsets = {domain_of(entry.domain): entry.version for entry in holder.opset_import}
         if (version := min(opsets.values(), default=1)) < 1:
-            raise _damaged(path, f"it names the version {version} of its operators")
+            raise damaged(path, f"it names the version {version} of its operators")
         for domain in ONNX_DOMAINS:
             if opsets.get(domain, 0) > newest[domain]:
                 raise UsageError(
@@ -409,7 +330,7 @@ def _check_versions(path: Path, proto: Any) -> None:
             if domain not in ONNX_DOMAINS or (domain, node.op_type) in functions:
                 continue
             if domain not in opsets:
-                raise _damaged(path, f"it has a {node.op_type} node, and names no version of {domain or 'ai.onnx'}")
+                raise damaged(path, f"it has a {node.op_type} node, and names no version of {domain or 'ai.onnx'}")
             required = _required(node.op_type, opsets[domain], domain)
             if required is None:
                 raise UsageError(
@@ -420,7 +341,7 @@ def _check_versions(path: Path, proto: Any) -> None:
             typed = {(a.name, kind) for a in node.attribute for kind in ([a.type] if a.type else required.values())}
             if missing := next((item for item in required.items() if item not in typed), None):
                 kind = onnx.AttributeProto.AttributeType.Name(missing[1])
-                raise _damaged(path, f"the {node.op_type} node {title_of(node)} has no {missing[0]!r} of type {kind}")
+                raise damaged(path, f"the {node.op_type} node {title_of(node)} has no {missing[0]!r} of type {kind}")
 
 
 @cache
@@ -518,68 +439,19 @@ def _check_external(path: Path, proto: Any) -> tuple[str, ...]:
     for tensor in tensors:
         dtype, shape = dtype_of(tensor.data_type), tuple(tensor.dims)
         if min(shape, default=0) < 0:
-            raise _damaged(path, f"the constant {tensor.name} has a negative extent")
+            raise damaged(path, f"the constant {tensor.name} has a negative extent")
         if math.prod(max(1, extent) for extent in shape) >= 1 << 59:  # more bytes than an address has
-            raise _damaged(path, f"the constant {tensor.name} has extents {list(shape)}")
+            raise damaged(path, f"the constant {tensor.name} has extents {list(shape)}")
         if tensor.data_location != tensor.EXTERNAL or not tensor.external_data:
             continue
-        stored = _stored(path, tensor)
+        stored = stored_constant(path, tensor)
         if stored.file.name != path.name or not stored.file.samefile(path):
-            files[_entries(tensor)["location"]] = None
+            files[external_entries(tensor)["location"]] = None
         if dtype in BITS and stored.nbytes < LARGE:
-            tensor.raw_data = _raw(stored)
+            tensor.raw_data = raw_bytes(stored)
             tensor.ClearField("external_data")
             tensor.ClearField("data_location")
     return tuple(files)
-
-
-def _entries(tensor: Any) -> dict[str, str]:
-    return {entry.key: entry.value for entry in tensor.external_data}
-
-
-def _stored(path: Path, tensor: Any) -> StoredConstant:
-    """The constant of a tensor with external data.
-
-    Raises:
-        DamagedFileError: The data is missing, too short or outside of the model's folder.
-    """
-    where = _entries(tensor)
-    what = f"{path}: the data of {tensor.name or 'a constant'}"
-    location = Path(where.get("location", ""))
-    file = (path.parent / location).resolve()
-    # Where a cache has links to its files, the model and its data lie beside each other under other names.
-    folders = (path.parent.resolve(), path.resolve().parent)
-    if location.is_absolute() or ".." in location.parts or not any(map(file.is_relative_to, folders)):
-        raise DamagedFileError(
-            f"{what} has the path {str(location)!r}, which is not inside the model's folder; move it there"
-        )
-    if not file.is_file():
-        raise DamagedFileError(f"{what} is not there: {file} is no file; put it beside the model")
-    try:
-        offset, length = int(where.get("offset") or 0), int(where.get("length") or -1)
-    except ValueError:
-        offset = -1
-    if offset < 0:
-        raise DamagedFileError(f"{what} has a wrong offset or length; export the model again")
-    constant = StoredConstant(dtype_of(tensor.data_type), tuple(tensor.dims), file, offset)
-    if constant.dtype not in BITS:  # text and complex numbers, which no DequantizeLinear has
-        return constant
-    if length not in (-1, constant.nbytes):
-        raise DamagedFileError(
-            f"{what} has {length} bytes, and its type and shape need {constant.nbytes}; export it again"
-        )
-    if file.stat().st_size < offset + constant.nbytes:
-        raise DamagedFileError(
-            f"{what} ends at byte {offset + constant.nbytes} of {file}, which has {file.stat().st_size} bytes; copy the "
-            "file again"
-        )
-    return constant
-
-
-def _raw(constant: StoredConstant) -> bytes:
-    with constant.file.open("rb") as file:
-        file.seek(constant.offset)
-        return file.read(constant.nbytes)
 
 
 # --- functions and types ------------------------------------------------------------------------
@@ -595,7 +467,7 @@ def _inlined(path: Path, proto: Any) -> Any:
     try:
         inlined = inliner.inline_local_functions(proto)
     except Exception as error:  # onnx raises errors of many types
-        raise _damaged(path, f"its functions cannot be inlined: {' '.join(str(error).split())}") from None
+        raise damaged(path, f"its functions cannot be inlined: {' '.join(str(error).split())}") from None
     for function in inlined.functions:
         for node in _all_nodes(function.node):
             _untag(node)
@@ -667,7 +539,7 @@ def _values(path: Path, graph: Any, outer: Mapping[str, Operand]) -> dict[str, O
         if len(node.output) != 1 or node.domain not in ("", "ai.onnx"):
             continue
         if node.op_type == "Constant":
-            constants[node.output[0]] = _constant_of_node(path, node)
+            constants[node.output[0]] = constant_of_node(path, node)
         elif node.op_type == "Identity" and (source := node.input[0]) in (constants.keys() | outer.keys()):
             constants[node.output[0]] = constants[source] if source in constants else outer[source].constant
     for name, constant in constants.items():
@@ -695,10 +567,10 @@ def _operand(info: Any) -> Operand:
 
 def _node(walk: _Walk, scope: Scope, node: Any, way: tuple[str, ...], function: str) -> Node:
     if not 2 <= len(node.input) <= 3 or len(node.output) != 1 or not all(node.input[:2]):
-        raise _damaged(walk.path, f"the DequantizeLinear node {title_of(node)} has a wrong number of inputs or outputs")
+        raise damaged(walk.path, f"the DequantizeLinear node {title_of(node)} has a wrong number of inputs or outputs")
     for attribute in node.attribute:
         if attribute.name in WHOLE_NUMBERS and attribute.type != attribute.INT and not attribute.ref_attr_name:
-            raise _damaged(walk.path, f"the attribute {attribute.name} of the node {title_of(node)} is no whole number")
+            raise damaged(walk.path, f"the attribute {attribute.name} of the node {title_of(node)} is no whole number")
     operands = {role: scope.value(name) for role, name in zip(ROLES, node.input, strict=False) if name}
     contract = edition(domain_of(node.domain), walk.opsets.get(domain_of(node.domain), 1))
     return Node(title_of(node), contract, _attributes(node), operands, node.output[0], way, function)
@@ -739,83 +611,3 @@ def _named(nodes: Sequence[Node]) -> tuple[Node, ...]:
         taken.add(name)
         named.append(replace(node, name=name))
     return tuple(named)
-
-
-# --- constants ----------------------------------------------------------------------------------
-
-
-@cache
-def _dtypes() -> Mapping[int, str]:
-    from onnx import TensorProto
-
-    numbers = {}
-    for dtype in BITS:
-        try:
-            numbers[element_type(dtype)] = dtype
-        except NotImplementedError:
-            continue
-    return {number: numbers.get(number, name.lower()) for name, number in TensorProto.DataType.items()}
-
-
-def dtype_of(number: int) -> str:
-    """The dtype of an element type's number.
-
-    "bool", "string" and complex dtypes are not in `xverify.core.call.BITS`.
-    """
-    return _dtypes().get(number, f"type{number}")
-
-
-def bytes_of(dtype: str, shape: tuple[int, ...]) -> int:
-    """The bytes of a tensor in a file. Elements of fewer than 8 bits share bytes."""
-    return (math.prod(shape) * BITS[dtype] + 7) // 8
-
-
-def constant_of(path: Path, tensor: Any) -> Constant | None:
-    """The constant of a TensorProto. None if its dtype is not in `xverify.core.call.BITS`.
-
-    Raises:
-        DamagedFileError: Its data has a wrong length.
-    """
-    dtype, shape = dtype_of(tensor.data_type), tuple(tensor.dims)
-    if dtype not in BITS:
-        return None
-    if tensor.data_location == tensor.EXTERNAL and tensor.external_data:
-        return _stored(path, tensor)
-    if tensor.HasField("raw_data"):
-        raw = np.frombuffer(tensor.raw_data, np.uint8)
-        if raw.nbytes != bytes_of(dtype, shape):
-            raise _damaged(path, f"the constant {tensor.name} has {raw.nbytes} bytes, not {bytes_of(dtype, shape)}")
-        if BITS[dtype] < 8:
-            return HeldConstant(Tensor(dtype, unpack(raw, BITS[dtype], math.prod(shape)).reshape(shape)))
-        codes = raw.view(code_dtype(dtype).newbyteorder("<")).astype(code_dtype(dtype))
-    else:
-        codes = _typed(tensor, dtype)
-        if BITS[dtype] in (2, 4) and codes.size == bytes_of(dtype, shape):
-            return HeldConstant(Tensor(dtype, unpack(codes, BITS[dtype], math.prod(shape)).reshape(shape)))
-    if codes.size != math.prod(shape):
-        raise _damaged(path, f"the constant {tensor.name} has {codes.size} elements, not {math.prod(shape)}")
-    return HeldConstant(Tensor(dtype, codes.reshape(shape)))
-
-
-def _typed(tensor: Any, dtype: str) -> NDArray[Any]:
-    """The codes in the typed field of a TensorProto, packed if there are fewer than 6 bits."""
-    if dtype in ("float32", "float64"):
-        values = np.array(tensor.float_data if dtype == "float32" else tensor.double_data, dtype)
-        return values.view(code_dtype(dtype))
-    if dtype in ("int64", "uint64", "uint32"):
-        values = np.array(tensor.int64_data if dtype == "int64" else tensor.uint64_data, dtype)
-        return values.view(code_dtype(dtype))
-    return np.array(tensor.int32_data, np.int32).view(np.uint32).astype(code_dtype(dtype))
-
-
-def _constant_of_node(path: Path, node: Any) -> Constant | None:
-    for attribute in node.attribute:
-        if attribute.name == "value":
-            return constant_of(path, attribute.t)
-        if attribute.name in ("value_float", "value_floats"):
-            values = np.array(attribute.f if attribute.name == "value_float" else attribute.floats, np.float32)
-            return HeldConstant(Tensor("float32", values.view(np.uint32)))
-        if attribute.name in ("value_int", "value_ints"):
-            values = np.array(attribute.i if attribute.name == "value_int" else attribute.ints, np.int64)
-            return HeldConstant(Tensor("int64", values.view(np.uint64)))
-    return None

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Protocol
 
 import numpy as np
@@ -191,3 +192,19 @@ def _result(outcome: Outcome) -> Result:
         return Result("outputs", decode_results(outcome.tensor))
     except ValueError as error:
         return Result("unreadable", message=str(error))
+
+
+def run_part(
+    content: bytes, inputs: Mapping[str, Tensor], outputs: tuple[str, ...], runner: Runner, folder: Path
+) -> Result:
+    """The result of a part of a model at the first level of an implementation.
+
+    Args:
+        content: The part, a valid ONNX model.
+        outputs: The names of its outputs; all for an empty tuple.
+        folder: Where the part is written for the run.
+    """
+    with TemporaryDirectory(dir=folder) as own:  # A worker tells files apart by their paths.
+        file = Path(own, "part.onnx")
+        file.write_bytes(content)
+        return run_each([runner], [ModelRun(str(file), inputs, outputs)])[runner.name, runner.levels[0]][0]

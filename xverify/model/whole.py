@@ -11,7 +11,6 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from xverify.core.call import BITS, Call, Tensor
 from xverify.core.errors import DamagedFileError
@@ -21,7 +20,7 @@ from xverify.model.inner import MARK, MOST_ELEMENTS, Inner, Occurrences, Way, no
 from xverify.model.nodes import Constant, Node, Operand
 from xverify.model.read import Model
 from xverify.model.result import Check, Checked, Difference, State
-from xverify.model.runs import At, Result, Runner, run_each
+from xverify.model.runs import At, Result, Runner, run_each, run_part
 from xverify.model.shrink import shrunk
 from xverify.model.values import Judge, Wrong, between
 from xverify.oracles.model_run import ModelRun
@@ -558,12 +557,8 @@ def _wrong_in_part(
         operands: The names of the node's values by role.
     """
     wanted = tuple(dict.fromkeys(name for name in operands.values() if name not in fed))
-    values = {**constants_of(content), **fed}
-    with TemporaryDirectory(dir=folder) as place:  # A worker tells files apart by their paths.
-        file = Path(place, "part.onnx")
-        file.write_bytes(content)
-        run = ModelRun(str(file), fed, _outputs_among(content, wanted))
-        values.update(run_each([runner], [run])[runner.name, runner.levels[0]][0].outputs)
+    outputs = run_part(content, fed, _outputs_among(content, wanted), runner, folder).outputs
+    values = {**constants_of(content), **fed, **outputs}
     y = values.get(operands["y"])
     tensors = {role: values[operands[role]] for role in node.operands if operands[role] in values}
     if y is None or tensors.keys() != node.operands.keys():
