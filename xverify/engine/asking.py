@@ -73,12 +73,10 @@ def ask(
         _judge_answered(state)
         while len(state.pool.under_way) >= MOST_BATCHES and (patience == math.inf or not limit()):
             _judge_answered(state, wait=0.05)
-    until = math.inf
+    is_overdue = state.overdue(limit, patience)
     while state.pool.under_way:
         _judge_answered(state, wait=0.05)
-        if patience < math.inf and limit():
-            until = min(until, time.monotonic() + patience)
-        if time.monotonic() > until:
+        if is_overdue():
             state.pool.abandon()
     return not remaining and state.unasked_calls == unasked_before
 

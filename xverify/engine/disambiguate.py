@@ -84,7 +84,7 @@ def tell_apart(state: RunState, limit: Callable[[], bool]) -> None:
         limit: True if no further calls are to be sent.
     """
     state.tally.settle()
-    is_overdue = state.overdue(limit)
+    is_overdue = state.overdue(limit, state.patience)
     judged_calls: JudgedCalls = defaultdict(dict)
     settled: set[tuple[Subject, Cell]] = set()
     # An edition has another round only if its own last one sent a call, whatever the others did.

@@ -102,7 +102,7 @@ def check(state: RunState, limit: Callable[[], bool]) -> int:
     count = 0
     before: _Sent | None = None
     refused: list[tuple[Contract, Question]] = []
-    turns, is_overdue = _turns(state), state.overdue(limit)
+    turns, is_overdue = _turns(state), state.overdue(limit, state.patience)
     while not (limit() or state.interrupted.is_set()) and (turn := next(turns, None)) is not None:
         sent = _send(state, turn)
         count += _receive(state, before, refused, is_overdue) if before is not None else 0

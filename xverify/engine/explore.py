@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from functools import partial
 
 from xverify.engine.asking import ask
@@ -18,6 +17,4 @@ def explore(state: RunState) -> None:
     }
     quotas = {c.id: options.part(c).cases for c in options.contracts}
     cases = options.cases if None in quotas.values() else {name: number or 0 for name, number in quotas.items()}
-    # Kernels of users may take seconds for a call. A batch of such calls would go on long after the budget.
-    patience = options.limits.call if options.cases is None else math.inf
-    ask(state, streams, partial(state.out_of, 1 - state.end_share - FINAL_SHARE), cases, patience)
+    ask(state, streams, partial(state.out_of, 1 - state.end_share - FINAL_SHARE), cases, state.patience)

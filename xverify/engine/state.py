@@ -175,13 +175,17 @@ class RunState:
         """True if that share of the budget is used up, or the run has ended at its first fault."""
         return self.ended() or (self.options.cases is None and self.elapsed() > self.options.budget * share)
 
-    def overdue(self, limit: Callable[[], bool]) -> Callable[[], bool]:
-        """A function that is True when ``limit()`` has been True for longer than a call may take.
+    @property
+    def patience(self) -> float:
+        """Seconds past a limit after which calls under way are cancelled.
 
-        It is never True in a run of a fixed number of cases. Kernels of users may take seconds for a call, and a batch of
-        such calls would go on long after the budget.
+        They are infinite in a run of a fixed number of cases. Kernels of users may take seconds for a call, and a batch of such
+        calls would go on long after the budget.
         """
-        patience = self.options.limits.call if self.options.cases is None else math.inf
+        return self.options.limits.call if self.options.cases is None else math.inf
+
+    def overdue(self, limit: Callable[[], bool], patience: float) -> Callable[[], bool]:
+        """A function that is True when ``limit()`` has been True for longer than ``patience`` seconds."""
         until = math.inf
 
         def is_overdue() -> bool:
