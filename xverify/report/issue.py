@@ -116,9 +116,11 @@ def _script(case: Case) -> list[str]:
     if short is not None and len(short.text.splitlines()) <= MOST_SCRIPT_LINES and len(short.text) <= MOST_SCRIPT:
         return _fenced(short.text, short.language)
     beside = f" and {code('scripts/' + finding['id'] + '.call')}" if large else ""
-    too_large = "The smallest known call is" if large else "The script is"
+    reason = "No short script makes this call."
+    if large or short is not None:
+        reason = f"The {'smallest known call' if large else 'script'} is too large to be shown here."
     return [
-        f"{too_large} too large to be shown here. Attached {'are' if large else 'is'} {code(finding['reproduce'])}{beside}; "
+        f"{reason} Attached {'are' if large else 'is'} {code(finding['reproduce'])}{beside}; "
         "the script needs NumPy and the framework.",
         "",
         *_operands(finding),

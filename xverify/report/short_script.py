@@ -12,7 +12,9 @@ import importlib
 import re
 import textwrap
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +24,7 @@ from xverify.core.codec import call_from_json, tensor_from_json
 from xverify.core.dtypes import decimal
 from xverify.core.surroundings import Graph
 from xverify.oracles.onnx_model import graph_of
+from xverify.oracles.protocol import Oracle
 from xverify.oracles.short_form import Program, ShortCall, ShortForm, feeds, is_numpy
 from xverify.report.script import environment, implementation, oracle_of
 from xverify.report.summary import Json
@@ -54,21 +57,22 @@ def short_script(finding: Json) -> str | None:
 def short_program(finding: Json) -> Short | None:
     """The script or program, or None if there is none.
 
-    There is none for a finding on a text alone, for an implementation without a short form, for a comparison of two ways or of
-    an environment variable, and for a witness whose values are in a file.
+    There is none for a finding on a text alone, for an implementation without a short form, for a comparison of two ways that
+    no environment variable chooses, and for a witness whose values are in a file.
     """
     subject = finding["subject"]
-    if setting_of(subject["name"]) and (finding["verdict"] == "nondeterministic" or environment(subject)):
+    variables = environment(subject)
+    if setting_of(subject["name"]) and finding["verdict"] == "nondeterministic" and not variables:
         return None
     oracle, call = oracle_of(subject), read_witness(finding)
-    if oracle is None or call is None:
+    if oracle is None or call is None or not any(fnmatchcase(call.contract, pattern) for pattern in oracle.contracts):
         return None
     write = getattr(importlib.import_module(oracle.module), "short_form", None)
     form: ShortForm | Program | None = write(call) if write is not None else None
     if form is None:
         return None
     if isinstance(form, Program):
-        return Short("\n".join(form.lines) + "\n", form.language)
+        return None if variables else Short("\n".join(form.lines) + "\n", form.language)
     tensors = call.tensors if form.operands is None else form.operands
     operands: list[str] = []
     for name, tensor in tensors.items():
@@ -80,9 +84,21 @@ def short_program(finding: Json) -> Short | None:
     modules = {name for name in ("base64", "ml_dtypes", "zlib") if f"{name}." in text} | set(form.modules)
     if "ml_dtypes" in modules:
         imports.insert(0, "import ml_dtypes")
+    modules |= {"os"} if variables else set()
     standard = [f"import {name}" for name in sorted(modules - {"ml_dtypes"})]
-    head = [*standard, *([""] if standard else []), *imports]
+    head = [*standard, *([""] if standard else []), *_set(variables, oracle, finding["verdict"]), *imports]
     return Short("\n".join([*head, "", *operands, "", *_shown(finding, call, form)]) + "\n")
+
+
+def _set(variables: Mapping[str, str], oracle: Oracle, verdict: str) -> list[str]:
+    """Lines that set environment variables before a framework is imported."""
+    usual = dict(oracle.environment)
+    lines = []
+    for name, value in variables.items():
+        other = f'"{usual[name]}" here' if name in usual else "a run without this line"
+        comment = f"  # compare with {other}" if verdict == "nondeterministic" else ""
+        lines.append(f'os.environ["{name}"] = "{value}"{comment}')
+    return lines
 
 
 # -- the call --------------------------------------------------------------------------------------------
@@ -98,7 +114,9 @@ def read_witness(finding: Json) -> ShortCall | None:
         return None
     entries, attributes = witness["call"]["tensors"], witness["call"]["attributes"]
     roles = _ONNX_ROLES if "x" in entries else _RANGE_ROLES
-    if not set(entries) <= set(roles) or not all(re.fullmatch("[a-z_]{1,40}", name) for name in attributes):
+    if not {roles[0]} <= set(entries) <= set(roles) or not all(
+        re.fullmatch("[a-z_]{1,40}", name) for name in attributes
+    ):
         return None
     try:
         tensors = {role: tensor_from_json(entries[role]) for role in roles if role in entries}
@@ -166,7 +184,7 @@ def _shown(finding: Json, call: ShortCall, form: ShortForm) -> list[str]:
         return ["# One of the lines below raises." if before else "# This raises.", *before, last]
     if verdict == "unreadable-result":
         return [*form.body, "print(type(y), y)  # an array is due"]
-    if verdict == "nondeterministic":
+    if verdict == "nondeterministic" and not setting_of(finding["subject"]["name"]):
         expression = last.partition(" = ")[2]
         repeated = f"answers = {{{expression}.tobytes() for _ in range(100)}}"
         return [*before, repeated, 'print(len(answers), "different answers to the same call")']
