@@ -37,7 +37,7 @@ SECONDS_OF_CASE = 2.0
 SECONDS_OF_PROOF = 24 * 3600.0
 """Seconds that the shard of a certificate may take, if it has no budget."""
 
-OWN = ("processes", "shards", "on", "needs", "shard_timeout", "shard", "shard_text", "events", "neighbours")
+OWN = ("processes", "shards", "on", "needs", "shard_timeout", "shard", "shard_text", "events", "neighbours", "whole")
 """Parameters of the division, which a shard does not get."""
 
 
@@ -226,6 +226,7 @@ def sweep_in_shards(
     written = arguments(context, (*OWN, "runs", "json_file", "html_file", "junit_file", "history_file", "fail_on"))
     with _without_empty(directory), runner(wish, interrupts) as (count, neighbours, run):
         written += ["--runs", FOLDER, "--events", f"{FOLDER}/{EVENTS}", "--neighbours", str(neighbours)]
+        written += ["--whole", os.path.relpath(directory)]
         again = (PYTHON, "-m", "xverify", "resume", "--runs", FOLDER)
         listed = tasks_of("sweep", written, count, "*/shard.json", wish)
         tasks = [replace(task, again=again, lock=f"*/{DESCRIPTION}") for task in listed]

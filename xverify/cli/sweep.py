@@ -112,6 +112,7 @@ LEAST_SECONDS = 1.0
 @option_on
 @click.option("--events", "events", type=click.Path(path_type=Path), hidden=True)
 @click.option("--neighbours", type=click.IntRange(1), default=1, hidden=True)
+@click.option("--whole", type=click.Path(path_type=Path), hidden=True)
 @clear
 @click.pass_context
 def sweep(
@@ -138,6 +139,7 @@ def sweep(
     shard_timeout: str | None,
     events: Path | None,
     neighbours: int,
+    whole: Path | None,
 ) -> int:
     """Run every implementation, and report what differs.
 
@@ -199,14 +201,15 @@ def sweep(
     if held is None:
         command = shlex.join(["xverify", *sys.argv[1:]])
         directory = run_directory(select.writable(runs or select.RUNS), new_run_id())
-        held = resume.begin(directory, arguments(context), command, run_versions)
+        with resume.naming_full_disk(whole or directory):
+            held = resume.begin(directory, arguments(context), command, run_versions)
     else:
         held.require(run_versions)
     directory, run = held.directory, held.description
     for sentence in summary.left_out((*left_out, *not_varied, *unread)):
         click.echo(f"xverify: {sentence}", err=True)
     console = console_of_output()
-    with resume.naming_full_disk(directory):
+    with resume.naming_full_disk(whole or directory):
         if division is not None:
             every = tuple(oracle.name for oracle in (*oracles, *more))
             begun = SweepStarted(run.id, tuple(contract.id for contract in contracts), every, limit, cases)

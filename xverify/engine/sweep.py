@@ -13,7 +13,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from xverify.core.errors import NoSpaceError
 from xverify.engine.asking import interruptible, start
 from xverify.engine.changes import conclude_changes
 from xverify.engine.combine import Session, combined
@@ -23,13 +22,13 @@ from xverify.engine.equivalences import check_equivalences
 from xverify.engine.events import Consumer, Event, Progressed, SweepFinished, SweepStarted
 from xverify.engine.explore import explore
 from xverify.engine.options import Options
+from xverify.engine.resume import is_full_disk
 from xverify.engine.shards import SESSIONS, copy_calls, sessions_of, write_shard
 from xverify.engine.shrink import shrink_findings
 from xverify.engine.state import RunState, new_run
 from xverify.engine.store import on_disk_first, result_of, write_json
 from xverify.engine.texts import check_texts
 from xverify.engine.variant_differences import conclude_variants
-from xverify.workers.journal import FULL
 from xverify.workers.phase_timer import ELSE
 
 
@@ -140,7 +139,7 @@ def _run_session(options: Options, emit: Consumer) -> tuple[Session, Exception |
                 if state.pool.journal is not None:
                     state.pool.journal.check()
             except Exception as error:
-                if isinstance(error, NoSpaceError) or (isinstance(error, OSError) and error.errno in FULL):
+                if is_full_disk(error):
                     raise  # there is no room for a report
                 failure = error
                 note_failure(state, error)

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from xverify.core.codec import MOST_BYTES, read_json
-from xverify.core.errors import UsageError
+from xverify.core.errors import NO_SPACE_LEFT, UsageError
 from xverify.core.machine import machine
 
 PYTHON, FOLDER = "{python}", "{folder}"
@@ -125,6 +125,11 @@ class Done:
     def is_hopeless(self) -> bool:
         """True if another attempt would end alike."""
         return self.result is None and self.code in NO_RESULT_CODES
+
+    @property
+    def met_full_disk(self) -> bool:
+        """True if it ended because a disk was full. Another attempt on this machine would need what it left."""
+        return self.result is None and NO_SPACE_LEFT in self.error
 
 
 def no_wish() -> int:
@@ -306,12 +311,19 @@ class _Lines:
 
 def _log(pipe: IO[bytes], path: Path) -> None:
     """Write the start and the end of an output to a file, and read the rest to keep the pipe empty."""
+    try:
+        _write_log(pipe, path)
+    except OSError:  # a full disk
+        while os.read(pipe.fileno(), 1 << 16):
+            pass
+
+
+def _write_log(pipe: IO[bytes], path: Path) -> None:
     end: deque[bytes] = deque()
     room, kept, left_out = MOST_LOGGED, 0, 0
-    with path.open("wb") as file:
+    with path.open("wb", buffering=0) as file:
         while block := os.read(pipe.fileno(), 1 << 16):
             file.write(block[:room])
-            file.flush()
             rest, room = block[room:], max(0, room - len(block))
             if rest:
                 end.append(rest)
