@@ -102,10 +102,10 @@ def test_a_missing_shard_and_a_repeated_one_are_named(shards, tmp_path):
 
 
 def test_a_shard_that_is_interrupted_and_repeated_counts_once(shards, small_requests, tmp_path):
-    """The second shard was interrupted after its first request, and a repeated command goes on there."""
+    """The second shard was interrupted after a part of its units, and a repeated command goes on there."""
     folder, certificate = tmp_path / "shards", load(shards[1])
     ((start, stop),) = certificate["proven"][0]["ranges"]
-    certificate["proven"][0]["ranges"] = [[start, middle := start + STEP]]
+    certificate["proven"][0]["ranges"] = [[start, middle := start + STEP // 4]]
     certificate["counts"]["proven"] = certificate["runs"][0]["proven"] = 16 * (middle - start)
     tasks = [Task(f"certify-{index}-of-4", (), "c.json", 60.0, lock="c.json.lock") for index in (1, 2)]
     for task, content in zip(tasks, (load(shards[0]), certificate), strict=True):
