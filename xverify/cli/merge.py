@@ -60,7 +60,7 @@ def _merge_certificates(files: tuple[Path, ...], output: Path | None) -> int:
 
 def _files(path: Path) -> list[Path]:
     """The shard files that a path names."""
-    from xverify.engine.shards import FILE, shard_file
+    from xverify.engine.shard_results import FILE, shard_file
 
     if not path.exists():
         raise UsageError(f"{path} does not exist: name the run directories of shards")

@@ -23,7 +23,7 @@ from xverify.engine.events import Consumer, Event, Progressed, SweepFinished, Sw
 from xverify.engine.explore import explore
 from xverify.engine.options import Options
 from xverify.engine.resume import is_full_disk
-from xverify.engine.shards import SESSIONS, copy_calls, sessions_of, write_shard
+from xverify.engine.shard_results import SESSIONS, copy_calls, sessions_of, write_shard
 from xverify.engine.shrink import shrink_findings
 from xverify.engine.state import RunState, new_run
 from xverify.engine.store import on_disk_first, result_of, write_json
@@ -62,7 +62,7 @@ def sweep(options: Options, emit: Consumer) -> dict[str, Any]:
 
     Each finding is in ``findings.jsonl`` before it is announced, so that a killed run leaves its findings.
     A run that ^C interrupts reports what it has. So does a run in which a phase fails, before the exception passes.
-    A shard also writes ``shard.json``, which `xverify.engine.shards` reads.
+    A shard also writes ``shard.json``, which `xverify.engine.shard_results` reads.
 
     Returns:
         The report as data.
