@@ -16,7 +16,7 @@ import click
 
 from xverify.cli import divided
 from xverify.cli.arguments import arguments
-from xverify.cli.common import FINDINGS, PASS, UNABLE, clear, console_of_output, say
+from xverify.cli.common import FINDINGS, PASS, UNABLE, GroupedCommand, clear, console_of_output, say
 from xverify.cli.divided import option_on
 from xverify.core.errors import UsageError
 from xverify.core.verdict import Verdict
@@ -31,8 +31,16 @@ if TYPE_CHECKING:
 LEAST_SECONDS = 1.0
 """The smallest budget of a sweep, in seconds. Frameworks take longer to start."""
 
+GROUPS = {
+    "What to run": ("patterns", "names", "newest", "kernel", "vary"),
+    "How many calls": ("budget", "cases", "seed"),
+    "Many cores and machines": ("processes", "on", "needs", "shard_timeout", "shard"),
+    "Output": ("runs", "json_file", "html_file", "junit_file", "history_file", "fail_on"),
+}
+"""The options of a sweep, as its help lists them."""
 
-@click.command()
+
+@click.command(cls=GroupedCommand, groups=GROUPS)
 @click.option(
     "--contract",
     "patterns",
