@@ -326,7 +326,7 @@ def certify_in_shards(
 
 
 def _reopen_unfinished(tasks: Sequence[Task], folder: Path, share: Share, keep_going: bool) -> None:
-    """Make the certificates of interrupted shards attempts again, so that what they prove is not proven twice."""
+    """Make certificates of interrupted shards attempts again, so that no unit is proven twice."""
     from xverify.certify.certificate import load
     from xverify.certify.merge import undecided
     from xverify.shards.task import as_attempt, result_of
