@@ -12,7 +12,8 @@ faster.
     python benchmarks/card.py
     python benchmarks/card.py --types uint8,packed-int4:bfloat16 --granularities all --sizes 1Mi,64Mi,1Gi --json card.json
 
-Exit codes: 1 if a kernel fails, or its bits differ from NumPy's, 3 if CuPy or the card cannot be used; the message says why.
+Exit codes: 1 if a kernel fails, or its bits differ from NumPy's, 2 for wrong options, 3 if CuPy or the card cannot be used, 130
+after Ctrl-C; the message says why.
 """
 
 from __future__ import annotations
@@ -471,8 +472,20 @@ def parsed(argv: list[str] | None) -> tuple[argparse.Namespace, list[tuple[Case,
 
 
 def main(argv: list[str] | None = None) -> int:
-    began = time.perf_counter()
     options, cases = parsed(argv)
+    try:
+        return run(options, cases)
+    except KeyboardInterrupt:
+        written = (
+            f"the figures so far are in {options.json}" if options.json else "--json FILE keeps the figures so far"
+        )
+        print(f"card.py was interrupted: {written}", file=sys.stderr)
+        return 130
+
+
+def run(options: argparse.Namespace, cases: list[tuple[Case, str]]) -> int:
+    """Measure the cases, and print their figures. Return the exit code."""
+    began = time.perf_counter()
     try:
         cupy = require_device()
         properties = cupy.cuda.runtime.getDeviceProperties(0)
@@ -498,6 +511,7 @@ def main(argv: list[str] | None = None) -> int:
             report = {**facts, "figures": figures, "left_out": left_out}
             options.json.write_text(json.dumps(report, indent=1) + "\n")
 
+    write()  # so that a file of an earlier run is not taken for this one
     for number, (case, mode, data) in enumerate(drawn_ahead(cases, options.seed)):
         if options.seconds is not None and time.perf_counter() - began > options.seconds:
             left_out += [f"{described(*each)}: the {options.seconds:g} s are over" for each in cases[number:]]

@@ -17,7 +17,7 @@ Nothing here is a time on a card. The columns of the table:
 - spills: bytes of local memory of a thread.
 - compiled: seconds of processor time of NVRTC, on this machine.
 
-Exit codes: 3 without CuPy, NVRTC or the disassembler.
+Exit codes: 2 for wrong options, 3 without CuPy, NVRTC or the disassembler, 130 after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -209,11 +209,29 @@ def output(name: str, *arguments: object) -> str:
     return subprocess.run([str(tool(name)), *map(str, arguments)], capture_output=True, text=True, check=True).stdout
 
 
-def main() -> int:
+def capabilities(text: str) -> list[str]:
+    """The compute capabilities of a list.
+
+    Raises:
+        argparse.ArgumentTypeError: One is not a capability.
+    """
+    listed = text.split(",")
+    for capability in listed:
+        if not re.fullmatch(r"[1-9]\d{1,2}[af]?", capability):
+            raise argparse.ArgumentTypeError(f"{capability!r} is no compute capability; write it without a dot: 80,90")
+    return listed
+
+
+def main(argv: list[str] | None = None) -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(description="Count the CUDA kernels' instructions. Nothing is measured on a card.")
-    parser.add_argument("--capabilities", default="80,90", help="compute capabilities without a dot (default: 80,90)")
-    options = parser.parse_args()
+    parser.add_argument(
+        "--capabilities",
+        type=capabilities,
+        default="80,90",
+        help="compute capabilities without a dot (default: %(default)s)",
+    )
+    options = parser.parse_args(argv)
     try:
         from cupy.cuda import nvrtc  # noqa: F401
     except ImportError as error:
@@ -225,9 +243,13 @@ def main() -> int:
             return 3
     print("|", " | ".join(HEADINGS), "|")
     print("|", " | ".join("---" for _ in HEADINGS), "|")
-    for case in CASES:
-        for capability in options.capabilities.split(","):
-            print("|", " | ".join(row(case, capability)), "|", flush=True)
+    try:
+        for case in CASES:
+            for capability in options.capabilities:
+                print("|", " | ".join(row(case, capability)), "|", flush=True)
+    except KeyboardInterrupt:
+        print("cuda_instructions.py was interrupted: the rows so far are complete", file=sys.stderr)
+        return 130
     return 0
 
 

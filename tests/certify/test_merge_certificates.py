@@ -15,9 +15,11 @@ from xverify.certify import bulk, ranges
 from xverify.certify.certificate import Book, load, schema
 from xverify.certify.domains import named
 from xverify.certify.merge import merge, merge_certificates
+from xverify.cli import divided
 from xverify.core.errors import UsageError
 from xverify.core.shard import Shard
 from xverify.engine.select import contract_named
+from xverify.shards.task import Task
 
 KERNELS = SUPPORT / "certified_kernels.py"
 DOMAIN = "uint2-float16"
@@ -97,6 +99,30 @@ def test_a_missing_shard_and_a_repeated_one_are_named(shards, tmp_path):
     )
     assert "there is no certificate of shard 2/4, shard 3/4" in sentences[2]
     assert merge_certificates([tmp_path / "merged.json", *shards[1:3]], tmp_path / "merged.json").code == 0
+
+
+def test_a_shard_that_is_interrupted_and_repeated_counts_once(shards, small_requests, tmp_path):
+    """The second shard was interrupted after a part of its units, and a repeated command goes on there."""
+    folder, certificate = tmp_path / "shards", load(shards[1])
+    ((start, stop),) = certificate["proven"][0]["ranges"]
+    certificate["proven"][0]["ranges"] = [[start, middle := start + STEP // 4]]
+    certificate["counts"]["proven"] = certificate["runs"][0]["proven"] = 16 * (middle - start)
+    tasks = [Task(f"certify-{index}-of-4", (), "c.json", 60.0, lock="c.json.lock") for index in (1, 2)]
+    for task, content in zip(tasks, (load(shards[0]), certificate), strict=True):
+        (folder / task.key).mkdir(parents=True)
+        (folder / task.key / "c.json").write_text(json.dumps(content))
+    divided._reopen_unfinished(tasks, folder, lambda shard: ranges.share({0: (UNITS,)}, STEP, shard), False)
+    assert sorted(path.name for path in folder.iterdir()) == [".certify-2-of-4-again", "certify-1-of-4"]
+    continued = folder / ".certify-2-of-4-again" / "c.json"
+    assert continued.with_name("c.json.lock").exists()
+    assert certify(continued, "--shard", "2/4") == 0
+    assert [run["proven"] for run in load(continued)["runs"]] == [16 * (middle - start), 16 * (stop - middle)]
+    interrupted = tmp_path / "interrupted.json"
+    interrupted.write_text(json.dumps(certificate))
+    merged = tmp_path / "merged.json"
+    assert merge_certificates([shards[0], continued, *shards[2:], interrupted], merged).code == 0
+    counted = sum(run["proven"] for run in load(merged)["runs"])
+    assert load(merged)["counts"]["proven"] == counted == 16 * (UNITS[1] - UNITS[0])
 
 
 def test_another_shard_does_not_continue_a_certificate(shards):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from xverify import cli, contracts
+from xverify.cli.sweep import sweep
 from xverify.report import load
 
 MULTIPLY = "onednn/DynamicDequantize-1@multiply"
@@ -60,6 +62,15 @@ def test_the_outputs_that_were_asked_for_are_written(run):
     assert load(files["json"])["schema"] == "xverify.report/2"
     assert "<html" in files["html"].read_text()
     assert files["junit"].read_text().startswith("<?xml")
+
+
+def test_the_help_of_a_sweep_has_each_option_once_in_a_group():
+    text = CliRunner().invoke(cli.main, ["sweep", "--help"]).output
+    *groups, others = re.split(r"\n(?=[A-Z][a-z ]+:\n)", text)[1:]
+    listed = [name for group in groups for name in re.findall(r"^  (?:-\w, )?(--[\w-]+)", group, re.MULTILINE)]
+    shown = [max(option.opts, key=len) for option in sweep.params if not option.hidden]
+    assert sorted(listed) == sorted(shown)
+    assert others.startswith("Other options:\n  -h, --help")
 
 
 def test_findings_fail_the_command_only_when_asked_to(run, tmp_path):

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -182,6 +183,17 @@ def test_a_full_disk_ends_a_run_that_can_be_resumed(
     held.lock.close()
     assert report_of(directory) == report_of(whole)
     assert answers_of(directory) == answers_of(whole)
+
+
+@pytest.mark.parametrize(
+    ("file", "where"), [("shards/.sweep-1-of-2-x/run.json", "run"), ("report.json", "run/report.json"), ("", "run")]
+)
+def test_a_full_disk_is_named_by_what_the_user_can_resume(tmp_path: Path, file: str, where: str) -> None:
+    directory = tmp_path / "run"
+    error = OSError(errno.ENOSPC, "No space left on device", str(directory / file) if file else None)
+    sentence = f"no space left for {tmp_path / where}: free some, then: xverify resume {os.path.relpath(directory)}"
+    with pytest.raises(UnableError, match=f"^{re.escape(sentence)}$"), resume.naming_full_disk(directory):
+        raise error
 
 
 def test_a_resumed_run_uses_the_rest_of_its_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

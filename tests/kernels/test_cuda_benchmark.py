@@ -98,6 +98,25 @@ def test_wrong_bits_are_named(
     assert "OTHER BITS THAN NUMPY'S" in capsys.readouterr().out
 
 
+def test_an_interrupt_ends_the_benchmark_with_a_sentence(
+    cupy: FakeCuPy, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def interrupted(*arguments: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(CARD, "measure", interrupted)
+    assert CARD.main([*FEW, "--no-peers", "--json", str(tmp_path / "card.json")]) == 130
+    assert capsys.readouterr().err == (f"card.py was interrupted: the figures so far are in {tmp_path / 'card.json'}\n")
+    assert json.loads((tmp_path / "card.json").read_text())["figures"] == []
+
+
+@pytest.mark.parametrize("wrong", ["abc", "8.0", "80,", ""])
+def test_a_wrong_capability_is_refused(wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        script("cuda_instructions").main(["--capabilities", wrong])
+    assert "is no compute capability; write it without a dot: 80,90" in capsys.readouterr().err
+
+
 def test_any_nan_equals_any_nan() -> None:
     codes = np.uint32([0x7FC00000, 0xFFC00001, 0x3F800000])
     assert CARD.same_bits(np.uint32([0x7F800001, 0x7FC00000, 0x3F800000]), codes, "float32")

@@ -12,7 +12,7 @@ import pytest
 from fake_tasks import attempts, fake_task, names
 
 from xverify.shards.local import Interrupts, number_for, run_here, shares
-from xverify.shards.task import Done, Task
+from xverify.shards.task import FOLDER, Done, Task
 
 
 class Heard:
@@ -54,6 +54,15 @@ def test_a_shard_that_dies_or_hangs_is_started_once_more(tmp_path, notes):
     assert sorted(heard.restarted) == ["fake-2", "fake-3", "fake-4"]
     assert sorted(heard.ends) == [task.key for task in tasks]
     assert sorted(heard.lines) == ["fake-1", "fake-2", "fake-3"]
+
+
+def test_a_shard_that_meets_a_full_disk_is_left_to_be_resumed(tmp_path, notes):
+    command = f"touch {FOLDER}/run.json {notes}/s1.$$; echo no space left for runs/1; exit 3"
+    task = Task("fake-1", ("sh", "-c", command), "*/x", 60.0, again=("sh", "-c", command), lock="run.json")
+    (done,) = Heard().run([task], tmp_path / "shards")
+    assert done.error.endswith("no space left for runs/1")
+    assert len(attempts(notes)) == 1
+    assert len(list((tmp_path / "shards").glob(".fake-1-*/run.json"))) == 1
 
 
 def interrupt_when(notes: Path, count: int, times: int) -> None:

@@ -72,6 +72,24 @@ def test_a_run_that_died_goes_on_unless_another_process_does_it(tmp_path, notes,
     assert hidden(shards) == ([".fake-1-abc"] if is_held else [])
 
 
+@pytest.mark.parametrize(
+    ("words", "outcome"),
+    [
+        ("no space left for runs/1: free some; exit 3", (None, True, [".fake-1-abc"], 0)),
+        ("of another processor; exit 2", ("s1", False, [], 1)),
+        ("died again; exit 3", (None, False, [], 0)),
+    ],
+)
+def test_a_run_that_cannot_go_on_waits_for_room_or_begins_anew(tmp_path, notes, words, outcome):
+    shards = tmp_path / "shards"
+    (shards / ".fake-1-abc").mkdir(parents=True)
+    (shards / ".fake-1-abc" / "run.json").touch()
+    task = replace(fake_task(notes), again=("sh", "-c", f"echo {words}"), lock="run.json")
+    done = run_task(task, shards)
+    name = None if done.result is None else json.loads(done.result.read_text())["name"]
+    assert (name, done.met_full_disk, hidden(shards), len(attempts(notes))) == outcome
+
+
 @pytest.mark.parametrize("is_complete", [True, False])
 def test_an_interrupted_shard_goes_on_and_a_complete_one_does_not(tmp_path, notes, is_complete):
     run = tmp_path / "fake-1" / "run"

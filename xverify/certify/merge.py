@@ -229,7 +229,7 @@ def _result(merged: Certificate, certificates: Sequence[Certificate], paths: Seq
     sentences = _present_twice(certificates, paths)
     if len(machines := machines_of(merged)) > 1:
         sentences.append(f"{len(machines)} kinds of machines: {', '.join(str(each['processor']) for each in machines)}")
-    missing = _missing(domain, merged)
+    missing = undecided(merged, requested_of(merged))
     if merged["counterexamples"]:
         sentences += [in_words(entry) for entry in merged["counterexamples"]]
         return Result(1, (*sentences, f"refuted: {proven}"))
@@ -245,14 +245,14 @@ def _result(merged: Certificate, certificates: Sequence[Certificate], paths: Seq
     return Result(0, (*sentences, f"proven by the reading {merged['readings']['explain'][0]}: {proven}"))
 
 
-def _missing(domain: Domain, merged: Certificate) -> dict[int, Ranges]:
-    """Requested units that are neither proven nor refuted, by slice."""
-    proven, refuted = proven_of(merged), _refuted(merged["counterexamples"])
+def undecided(certificate: Certificate, units: Mapping[int, Ranges]) -> dict[int, Ranges]:
+    """Units that a certificate neither proves nor refutes, by slice."""
+    proven, refuted = proven_of(certificate), _refuted(certificate["counterexamples"])
     left = {
-        part: ranges.without(units, ranges.united([*proven.get(part, ()), *refuted.get(part, ())]))
-        for part, units in requested_of(merged).items()
+        part: ranges.without(wanted, ranges.united([*proven.get(part, ()), *refuted.get(part, ())]))
+        for part, wanted in units.items()
     }
-    return {part: units for part, units in left.items() if units}
+    return {part: remaining for part, remaining in left.items() if remaining}
 
 
 def _named_ranges(domain: Domain, missing: Mapping[int, Ranges]) -> str:

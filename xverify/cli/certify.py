@@ -159,7 +159,7 @@ def certify(
     from xverify.certify.prove import Task, prove, seal, start, triples_left, try_out
     from xverify.certify.subjects import domain_named, parts_asked, readings_of, subject_named, through_of
     from xverify.core.machine import machine
-    from xverify.core.shard import shard_named
+    from xverify.core.shard import Shard, shard_named
     from xverify.engine import select
     from xverify.workers.process import Limits
 
@@ -195,7 +195,11 @@ def certify(
     )
     select.writable_file(path)
     if division is not None:
-        return divided.certify_in_shards(context, division, path, workers)
+
+        def share(part: Shard) -> dict[int, ranges.Ranges]:
+            return ranges.share(requested, through.units_of_request, part)
+
+        return divided.certify_in_shards(context, division, path, workers, share, keep_going)
     with ExitStack() as stack:
         stack.enter_context(held(path))
         before = load(path) if path.exists() and not anew else None

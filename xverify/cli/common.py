@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,26 @@ PASS, FINDINGS, USAGE, UNABLE = 0, 1, 2, 3
 
 WIDTH_OF_LOGS = 160
 """Characters in a line where the output is not a terminal."""
+
+
+class GroupedCommand(click.Command):
+    """A command whose help lists its options in groups.
+
+    Args:
+        groups: The names of parameters, by heading. Options that no group names come last.
+    """
+
+    def __init__(self, *arguments: Any, groups: Mapping[str, Sequence[str]], **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._groups = groups
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        rows = {parameter.name: parameter.get_help_record(ctx) for parameter in self.get_params(ctx)}
+        groups = {heading: [rows.pop(name) for name in names] for heading, names in self._groups.items()}
+        for heading, listed in {**groups, "Other options": list(rows.values())}.items():
+            if shown := [row for row in listed if row is not None]:
+                with formatter.section(heading):
+                    formatter.write_dl(shown)
 
 
 def clear(command: Callable[..., int | None]) -> Callable[..., None]:

@@ -24,6 +24,7 @@ from xverify.core.shard import MOST_SHARDS, Shard
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from xverify.certify.ranges import Ranges
     from xverify.engine.events import SweepStarted
     from xverify.shards.local import Interrupts
     from xverify.shards.task import Done, Task
@@ -37,7 +38,13 @@ SECONDS_OF_CASE = 2.0
 SECONDS_OF_PROOF = 24 * 3600.0
 """Seconds that the shard of a certificate may take, if it has no budget."""
 
-OWN = ("processes", "shards", "on", "needs", "shard_timeout", "shard", "shard_text", "events", "neighbours")
+EFFORT = ("budget", "timeout", "memory", "keep_going")
+"""Parameters of a proof that may change when it is continued."""
+
+CERTIFICATE = "certificate.json"
+"""The name of a shard's certificate."""
+
+OWN = ("processes", "shards", "on", "needs", "shard_timeout", "shard", "shard_text", "events", "neighbours", "whole")
 """Parameters of the division, which a shard does not get."""
 
 
@@ -226,6 +233,7 @@ def sweep_in_shards(
     written = arguments(context, (*OWN, "runs", "json_file", "html_file", "junit_file", "history_file", "fail_on"))
     with _without_empty(directory), runner(wish, interrupts) as (count, neighbours, run):
         written += ["--runs", FOLDER, "--events", f"{FOLDER}/{EVENTS}", "--neighbours", str(neighbours)]
+        written += ["--whole", os.path.relpath(directory)]
         again = (PYTHON, "-m", "xverify", "resume", "--runs", FOLDER)
         listed = tasks_of("sweep", written, count, "*/shard.json", wish)
         tasks = [replace(task, again=again, lock=f"*/{DESCRIPTION}") for task in listed]
@@ -264,7 +272,9 @@ def _without_empty(directory: Path) -> Iterator[None]:
         raise
 
 
-def certify_in_shards(context: click.Context, wish: Division, path: Path, workers: int | None) -> int:
+def certify_in_shards(
+    context: click.Context, wish: Division, path: Path, workers: int | None, share: Share, keep_going: bool
+) -> int:
     """Prove a domain in shards, and write the certificate.
 
     Args:
@@ -272,6 +282,8 @@ def certify_in_shards(context: click.Context, wish: Division, path: Path, worker
         wish: The user's wish.
         path: The certificate. If it exists, it is of the same proof.
         workers: Processes that run the kernel, for each shard.
+        share: Returns the units of a shard, by slice.
+        keep_going: True if a shard continues after a counterexample.
 
     Returns:
         The exit code.
@@ -281,16 +293,18 @@ def certify_in_shards(context: click.Context, wish: Division, path: Path, worker
     from xverify.shards.task import FOLDER
 
     written = arguments(context, (*OWN, "workers", "anew", "output"))
-    # Finished shards of the same command are found again.
-    name = hashlib.sha256(shlex.join(written).encode()).hexdigest()[:10]
+    # Shards of the same proof are found again.
+    proof = arguments(context, (*OWN, *EFFORT, "workers", "anew", "output"))
+    name = hashlib.sha256(shlex.join(proof).encode()).hexdigest()[:10]
     folder = path.parent / f"{path.name}.shards-{name}"
     if context.params["anew"]:
         shutil.rmtree(folder, ignore_errors=True)
     with runner(wish, Interrupts()) as (count, _, run):
-        written += ["-n", str(workers or 1), "-o", f"{FOLDER}/certificate.json"]
-        listed = tasks_of("certify", written, count, "certificate.json", wish)
+        written += ["-n", str(workers or 1), "-o", f"{FOLDER}/{CERTIFICATE}"]
+        listed = tasks_of("certify", written, count, CERTIFICATE, wish)
         # The same command continues a certificate.
-        tasks = [replace(task, again=task.argv, lock="certificate.json.lock") for task in listed]
+        tasks = [replace(task, again=task.argv, lock=f"{CERTIFICATE}.lock") for task in listed]
+        _reopen_unfinished(tasks, folder, share, keep_going)
         watch = Watch(tasks, None, None)
         ends = run(tasks, folder, watch)
     files = _results(ends)
@@ -301,14 +315,30 @@ def certify_in_shards(context: click.Context, wish: Division, path: Path, worker
     for end in ends:
         if end.result is None:
             say(f"{_name(end)} is missing: {end.error}")
-    for sentence in result.sentences:
+    # The last sentence on an unfinished proof is about the commands of single shards.
+    for sentence in result.sentences[:-1] if result.code == UNABLE else result.sentences:
         say(sentence)
-    missing = any(end.result is None for end in ends)
-    if missing:
-        say(f"the others are in {folder}; repeat the command to make the missing ones")
-    else:
-        shutil.rmtree(folder, ignore_errors=True)
-    return result.code or (UNABLE if missing else PASS)
+    if result.code == UNABLE or any(end.result is None for end in ends):
+        say(f"the shards so far are in {folder}; repeat the command to continue")
+        return result.code or UNABLE
+    shutil.rmtree(folder, ignore_errors=True)
+    return result.code
+
+
+def _reopen_unfinished(tasks: Sequence[Task], folder: Path, share: Share, keep_going: bool) -> None:
+    """Make certificates of interrupted shards attempts again, so that no unit is proven twice."""
+    from xverify.certify.certificate import load
+    from xverify.certify.merge import undecided
+    from xverify.shards.task import as_attempt, result_of
+
+    for task in tasks:
+        result = result_of(task, folder)
+        if result is None:
+            continue
+        certificate = load(result)
+        is_refuted = bool(certificate["counterexamples"]) and not keep_going
+        if not is_refuted and undecided(certificate, share(_shard(task.key))):
+            (as_attempt(task, folder) / task.lock).touch()
 
 
 def _results(ends: Sequence[Done]) -> list[Path]:
@@ -326,13 +356,13 @@ def _results(ends: Sequence[Done]) -> list[Path]:
     raise UsageError(sentence) if first.is_hopeless else UnableError(sentence)
 
 
-def _shard(end: Done) -> Shard:
-    _, index, _, count = end.key.rsplit("-", 3)
+def _shard(key: str) -> Shard:
+    _, index, _, count = key.rsplit("-", 3)
     return Shard(int(index), int(count))
 
 
 def _name(end: Done) -> str:
-    return f"shard {_shard(end)}"
+    return f"shard {_shard(end.key)}"
 
 
 class Watch:
@@ -366,7 +396,8 @@ class Watch:
             if end.result is None:
                 say(f"{_name(end)} ended without a result: {end.error}")
             return
-        state = f"done in {end.seconds:.0f} s on {end.processor}" if end.result is not None else f"failed: {end.error}"
+        done = f"done in {end.seconds:.0f} s on {end.processor}" if end.processor else "was done before"
+        state = done if end.result is not None else f"failed: {end.error}"
         say(f"{_name(end)} {state} ({self._ended} of {self._count})")
 
     def on_line(self, key: str, line: str) -> None:
@@ -384,3 +415,6 @@ class Watch:
 
 Run = Callable[[Sequence["Task"], Path, Watch], list["Done"]]
 """Run the tasks with a folder for their results. Return their ends in the same order."""
+
+Share = Callable[[Shard], dict[int, "Ranges"]]
+"""The units of a shard, by slice."""

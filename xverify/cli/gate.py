@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -149,6 +150,7 @@ def gate(
     from xverify.core.errors import UsageError
     from xverify.engine import select
     from xverify.engine.gate_plan import walk_seconds
+    from xverify.engine.resume import naming_full_disk
     from xverify.engine.sweep import new_run_id, run_directory
     from xverify.gate import ledger_file
     from xverify.gate.decide import PASS as PASSED
@@ -158,7 +160,7 @@ def gate(
     from xverify.gate.markdown import append_markdown
     from xverify.gate.options import LEAST_SECONDS, GateOptions
     from xverify.gate.terminal import announce
-    from xverify.report import render, write_files
+    from xverify.report import load, render, write_files
     from xverify.report.console import ConsoleProgress
     from xverify.workers.process import Limits
 
@@ -220,17 +222,27 @@ def gate(
         limits=Limits(call=select.seconds(timeout), start=limit, memory=memory << 20),
         left_out=left_out,
     )
-    try:
-        report = run_gate(options, progress)
-    finally:
+
+    def publish(report: dict[str, Any]) -> None:
         progress.close()
-    write_files(report, directory)
-    for kind, file in outputs.items():
-        if file is not None:
-            file.write_text(render(report, kind), encoding="utf-8")
-    if markdown_file is not None:
-        append_markdown(report, markdown_file)
-    announce(report, console, directory / "report.html")
+        write_files(report, directory)
+        for kind, file in outputs.items():
+            if file is not None:
+                file.write_text(render(report, kind), encoding="utf-8")
+        if "gate" in report:  # absent if the decision itself failed
+            if markdown_file is not None:
+                append_markdown(report, markdown_file)
+            announce(report, console, directory / "report.html")
+
+    with naming_full_disk(directory, "repeat the command"), contextlib.closing(progress):
+        try:
+            report = run_gate(options, progress)
+        except Exception:
+            if (directory / "report.json").exists():  # of the work before the failure
+                with contextlib.suppress(OSError):
+                    publish(load(directory / "report.json"))
+            raise
+        publish(report)
     outcome = report["gate"]["outcome"]
     return PASS if outcome == PASSED else UNABLE if outcome == UNDECIDED else FINDINGS
 

@@ -60,7 +60,7 @@ def _merge_certificates(files: tuple[Path, ...], output: Path | None) -> int:
 
 def _files(path: Path) -> list[Path]:
     """The shard files that a path names."""
-    from xverify.engine.shards import FILE, shard_file
+    from xverify.engine.shard_results import FILE, shard_file
 
     if not path.exists():
         raise UsageError(f"{path} does not exist: name the run directories of shards")
@@ -74,7 +74,7 @@ def _files(path: Path) -> list[Path]:
 
 
 def _merge_sweeps(files: list[Path], output: Path | None, partial: bool) -> int:
-    from xverify.engine import select, shards
+    from xverify.engine import select, shard_results
     from xverify.engine.sweep import new_run_id, run_directory
     from xverify.report.console import print_summary
     from xverify.shards.merging import merged_shards, write_run
@@ -83,7 +83,7 @@ def _merge_sweeps(files: list[Path], output: Path | None, partial: bool) -> int:
     for result in merged.repeated:
         say(f"{result.path} is left out: shard {result.shard} is there already with the same result")
     if merged.missing and not partial:
-        raise shards.unable(merged.missing)
+        raise shard_results.unable(merged.missing)
     if output is not None and output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise UsageError(f"-o {output} is not empty: name a new folder")
     directory = output or run_directory(select.writable(select.RUNS), new_run_id())

@@ -16,7 +16,7 @@ import click
 
 from xverify.cli import divided
 from xverify.cli.arguments import arguments
-from xverify.cli.common import FINDINGS, PASS, UNABLE, clear, console_of_output, say
+from xverify.cli.common import FINDINGS, PASS, UNABLE, GroupedCommand, clear, console_of_output, say
 from xverify.cli.divided import option_on
 from xverify.core.errors import UsageError
 from xverify.core.verdict import Verdict
@@ -31,8 +31,16 @@ if TYPE_CHECKING:
 LEAST_SECONDS = 1.0
 """The smallest budget of a sweep, in seconds. Frameworks take longer to start."""
 
+GROUPS = {
+    "What to run": ("patterns", "names", "newest", "kernel", "vary"),
+    "How many calls": ("budget", "cases", "seed"),
+    "Many cores and machines": ("processes", "on", "needs", "shard_timeout", "shard"),
+    "Output": ("runs", "json_file", "html_file", "junit_file", "history_file", "fail_on"),
+}
+"""The options of a sweep, as its help lists them."""
 
-@click.command()
+
+@click.command(cls=GroupedCommand, groups=GROUPS)
 @click.option(
     "--contract",
     "patterns",
@@ -112,6 +120,7 @@ LEAST_SECONDS = 1.0
 @option_on
 @click.option("--events", "events", type=click.Path(path_type=Path), hidden=True)
 @click.option("--neighbours", type=click.IntRange(1), default=1, hidden=True)
+@click.option("--whole", type=click.Path(path_type=Path), hidden=True)
 @clear
 @click.pass_context
 def sweep(
@@ -138,6 +147,7 @@ def sweep(
     shard_timeout: str | None,
     events: Path | None,
     neighbours: int,
+    whole: Path | None,
 ) -> int:
     """Run every implementation, and report what differs.
 
@@ -199,14 +209,15 @@ def sweep(
     if held is None:
         command = shlex.join(["xverify", *sys.argv[1:]])
         directory = run_directory(select.writable(runs or select.RUNS), new_run_id())
-        held = resume.begin(directory, arguments(context), command, run_versions)
+        with resume.naming_full_disk(whole or directory):
+            held = resume.begin(directory, arguments(context), command, run_versions)
     else:
         held.require(run_versions)
     directory, run = held.directory, held.description
     for sentence in summary.left_out((*left_out, *not_varied, *unread)):
         click.echo(f"xverify: {sentence}", err=True)
     console = console_of_output()
-    with resume.naming_full_disk(directory):
+    with resume.naming_full_disk(whole or directory):
         if division is not None:
             every = tuple(oracle.name for oracle in (*oracles, *more))
             begun = SweepStarted(run.id, tuple(contract.id for contract in contracts), every, limit, cases)

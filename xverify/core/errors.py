@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+NO_SPACE_LEFT = "no space left"
+"""The words about a full disk in the messages of a command, by which a divided run knows why its shard ended."""
+
 
 class UsageError(ValueError):
     """A request for something that does not exist. The message says what to do next."""

@@ -21,7 +21,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import BinaryIO
 
-from xverify.core.errors import DamagedFileError, NoSpaceError, UnableError, UsageError
+from xverify.core.errors import NO_SPACE_LEFT, DamagedFileError, NoSpaceError, UnableError, UsageError
 from xverify.engine.select import RUNS, is_target
 from xverify.engine.store import versions_of, write_json
 from xverify.oracles.protocol import Oracle
@@ -109,8 +109,7 @@ def begin(directory: Path, arguments: Sequence[str], command: str, versions: Map
     description = Description(
         directory.name, tuple(arguments), command, str(Path.cwd()), round(time.time(), 3), dict(versions)
     )
-    with naming_full_disk(directory):
-        write_json(directory / DESCRIPTION, asdict(description))
+    write_json(directory / DESCRIPTION, asdict(description))
     return hold(directory)
 
 
@@ -216,8 +215,12 @@ def _modules(targets: Iterable[str]) -> Iterator[Path]:
 
 
 @contextmanager
-def naming_full_disk(directory: Path) -> Iterator[None]:
+def naming_full_disk(directory: Path, then: str = "") -> Iterator[None]:
     """Turn the error of a full disk into a sentence that says how to go on.
+
+    Args:
+        directory: The directory of the run. For a shard of a divided run, the one of the whole.
+        then: The next step after space is freed.  The default is to resume the run.
 
     Raises:
         UnableError: The disk was full.
@@ -225,9 +228,15 @@ def naming_full_disk(directory: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, NoSpaceError) as error:
-        if isinstance(error, OSError) and error.errno not in FULL:
+        if not is_full_disk(error):
             raise
-        where = error.filename if isinstance(error, OSError) and error.filename else directory
-        raise UnableError(
-            f"no space left for {where}: free some, then: xverify resume {os.path.relpath(directory)}"
-        ) from error
+        file = Path(error.filename) if isinstance(error, OSError) and error.filename else directory
+        # A user cannot resume a shard alone, so its files stand for the whole run.
+        where = directory if file.resolve().is_relative_to((directory / SHARDS).resolve()) else file
+        then = then or f"xverify resume {os.path.relpath(directory)}"
+        raise UnableError(f"{NO_SPACE_LEFT} for {where}: free some, then: {then}") from error
+
+
+def is_full_disk(error: BaseException) -> bool:
+    """True if the error says that a disk is full."""
+    return isinstance(error, NoSpaceError) or (isinstance(error, OSError) and error.errno in FULL)

@@ -13,7 +13,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from xverify.core.errors import NoSpaceError
 from xverify.engine.asking import interruptible, start
 from xverify.engine.changes import conclude_changes
 from xverify.engine.combine import Session, combined
@@ -23,13 +22,13 @@ from xverify.engine.equivalences import check_equivalences
 from xverify.engine.events import Consumer, Event, Progressed, SweepFinished, SweepStarted
 from xverify.engine.explore import explore
 from xverify.engine.options import Options
-from xverify.engine.shards import SESSIONS, copy_calls, sessions_of, write_shard
+from xverify.engine.resume import is_full_disk
+from xverify.engine.shard_results import SESSIONS, copy_calls, sessions_of, write_shard
 from xverify.engine.shrink import shrink_findings
 from xverify.engine.state import RunState, new_run
 from xverify.engine.store import on_disk_first, result_of, write_json
 from xverify.engine.texts import check_texts
 from xverify.engine.variant_differences import conclude_variants
-from xverify.workers.journal import FULL
 from xverify.workers.phase_timer import ELSE
 
 
@@ -63,7 +62,7 @@ def sweep(options: Options, emit: Consumer) -> dict[str, Any]:
 
     Each finding is in ``findings.jsonl`` before it is announced, so that a killed run leaves its findings.
     A run that ^C interrupts reports what it has. So does a run in which a phase fails, before the exception passes.
-    A shard also writes ``shard.json``, which `xverify.engine.shards` reads.
+    A shard also writes ``shard.json``, which `xverify.engine.shard_results` reads.
 
     Returns:
         The report as data.
@@ -140,7 +139,7 @@ def _run_session(options: Options, emit: Consumer) -> tuple[Session, Exception |
                 if state.pool.journal is not None:
                     state.pool.journal.check()
             except Exception as error:
-                if isinstance(error, NoSpaceError) or (isinstance(error, OSError) and error.errno in FULL):
+                if is_full_disk(error):
                     raise  # there is no room for a report
                 failure = error
                 note_failure(state, error)

@@ -46,6 +46,8 @@ def decided(result: dict[str, Any], run: RunState, options: GateOptions, memory:
     # A gate that stopped at a fault and fails needs no reason. Without a failing finding, it is no pass.
     reason = "" if failing and run.ended() else _unable(run, options, walked) or ("" if failing else sentence(evidence))
     outcome = FINDINGS if failing else UNABLE if reason else PASS
+    if run.troubles:  # a phase failed: the command ends with the code of a gate that decides nothing
+        outcome, reason = UNABLE, run.troubles[0]
     mine = Ledger(tuple(about(options.ledger, options.kernel.name, options.contracts)))
     stale_names = [entry.name for entry in stale(mine, memory.came_up)] if walked and run.complete else []
     result["gate"] = {

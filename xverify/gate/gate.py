@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -24,7 +25,7 @@ from xverify.engine.select import version_of
 from xverify.engine.shrink import shrink_all
 from xverify.engine.state import RunState, new_run
 from xverify.engine.store import on_disk_first, report, write_json
-from xverify.engine.sweep import handling_interrupts
+from xverify.engine.sweep import handling_interrupts, note_failure
 from xverify.gate import ledger_lookup
 from xverify.gate.decide import decided
 from xverify.gate.evidence import ask_for_evidence
@@ -70,7 +71,8 @@ KEPT_SECONDS = 1.0
 def gate(options: GateOptions, emit: Consumer) -> dict[str, Any]:
     """Run the gate, and write ``report.json`` into its directory.
 
-    Each finding is on disk before its event is emitted. After Ctrl-C, the report covers the calls made so far.
+    Each finding is on disk before its event is emitted. After Ctrl-C, the report covers the calls made so far. So does the
+    report of a run in which a phase fails. It is written before the exception passes, and decides nothing.
 
     Args:
         options: Options of the gate.
@@ -81,28 +83,59 @@ def gate(options: GateOptions, emit: Consumer) -> dict[str, Any]:
 
     Raises:
         OSError: The directory cannot be written.
+        NoSpaceError: The disk is full.
     """
     options.directory.mkdir(parents=True, exist_ok=True)
     memory = ledger_lookup.Memory(options.ledger, options.today)
     run = _run(options, memory, lambda event: announce(event))
     announce = on_disk_first(run, emit)
+    walked, failures = False, list[Exception]()
     try:
         with handling_interrupts(run):
-            start(run)
-            walked = _ask(run, options)
-            with run.timer.on("judging"):
+            with _noting(run, failures):
+                start(run)
+                walked = _ask(run, options)
+            if failures:  # no later phase must meet calls that are still under way
+                run.pool.give_up("it did not answer before the run failed")
+            with _noting(run, failures), run.timer.on("judging"):
                 conclude(run)
             if run.complete and options.shrink:
-                with run.timer.on("shrinking"):
+                with _noting(run, failures), run.timer.on("shrinking"):
                     shrink_all(run, partial(_out_of_shrinking, options, run, time.monotonic()), LEAST_SHRINKING)
             result = report(run)
     finally:
-        run.pool.stop()
-    decided(result, run, options, memory, walked)
-    result["gate"] |= in_report(run, {text.id: text for text in options.contracts}, _domains(options))
-    write_json(options.directory / "report.json", result)
+        run.pool.stop()  # which also removes the files of the workers, so that a full disk has room for the report
+    try:
+        decided(result, run, options, memory, walked)
+        result["gate"] |= in_report(run, {text.id: text for text in options.contracts}, _domains(options))
+    except Exception as error:
+        failures.append(error)
+        result = _without_decision(result, run, error)
+    try:
+        write_json(options.directory / "report.json", result)
+    except OSError as error:
+        failures.append(error)
+    if failures:
+        raise failures[0]
     emit(SweepFinished(options.directory / "report.json"))
     return result
+
+
+@contextmanager
+def _noting(run: RunState, failures: list[Exception]) -> Iterator[None]:
+    """Let the run go on to its report after a phase failed, and note why."""
+    try:
+        yield
+    except Exception as error:
+        failures.append(error)
+        note_failure(run, error)
+
+
+def _without_decision(result: dict[str, Any], run: RunState, error: Exception) -> dict[str, Any]:
+    """The report of a run whose decision failed. It says so."""
+    note_failure(run, error)
+    facts = {**result["run"], "complete": False, "left_out": [*run.options.left_out, *run.troubles]}
+    return {name: part for name, part in {**result, "run": facts}.items() if name != "gate"}
 
 
 def _run(options: GateOptions, memory: ledger_lookup.Memory, emit: Consumer) -> RunState:

@@ -39,6 +39,15 @@ CHECK_SECONDS = 2.0
 
 TRIAL = "local-cluster:"
 
+QUIET = {
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.system-monitor.interval": "10s",
+    "distributed.admin.system-monitor.gil.enabled": False,
+    "distributed.admin.tick.interval": "2s",
+    "distributed.admin.tick.cycle": "10s",
+}
+"""Settings of a trial cluster. Dask's statistics about itself take more processor time than the rest of an idle cluster."""
+
 EXTRA = "--on needs the package distributed; install it with: pip install 'xverify[dask]'"
 
 
@@ -73,6 +82,7 @@ def connected(address: str) -> Iterator[Any]:
     Raises:
         UnableError: No scheduler answers there.
     """
+    import dask
     import distributed
 
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # it would print a traceback for each lost worker
@@ -80,6 +90,7 @@ def connected(address: str) -> Iterator[Any]:
         target: Any = address
         if address.startswith(TRIAL):
             workers = int(address.removeprefix(TRIAL))
+            stack.enter_context(dask.config.set(QUIET))
             target = stack.enter_context(
                 distributed.LocalCluster(
                     n_workers=workers,

@@ -100,7 +100,7 @@ def run_here(
                 if attempt:
                     restarted(task.key)
                 done = run_task(task, folder, lambda line: on_line(task.key, line), interrupts.wish, cores)
-                if done.result is not None or done.is_hopeless or interrupts.presses:
+                if done.result is not None or done.is_hopeless or done.met_full_disk or interrupts.presses:
                     break
             ends.put(done)
         except BaseException as error:  # the thread that waits raises it

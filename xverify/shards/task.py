@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from xverify.core.codec import MOST_BYTES, read_json
-from xverify.core.errors import UsageError
+from xverify.core.errors import NO_SPACE_LEFT, UsageError
 from xverify.core.machine import machine
 
 PYTHON, FOLDER = "{python}", "{folder}"
@@ -126,6 +126,11 @@ class Done:
         """True if another attempt would end alike."""
         return self.result is None and self.code in NO_RESULT_CODES
 
+    @property
+    def met_full_disk(self) -> bool:
+        """True if it ended because a disk was full. Another attempt on this machine would need what it left."""
+        return self.result is None and NO_SPACE_LEFT in self.error
+
 
 def no_wish() -> int:
     """The wish of a caller who lets each shard go on."""
@@ -152,10 +157,16 @@ def reopen(tasks: Sequence[Task], folder: Path) -> None:
         result = result_of(task, folder)
         if result is None or read_json(result.with_name(REPORT), MOST_BYTES)["run"]["complete"]:
             continue
-        attempt = folder / f".{task.key}-again"
-        os.rename(folder / task.key, attempt)
+        attempt = as_attempt(task, folder)
         for name in (result.name, REPORT):
             (attempt / result.parent.name / name).unlink()
+
+
+def as_attempt(task: Task, folder: Path) -> Path:
+    """Make the directory of a result that of an attempt. Return it."""
+    attempt = folder / f".{task.key}-again"
+    os.rename(folder / task.key, attempt)
+    return attempt
 
 
 def run_task(
@@ -180,10 +191,12 @@ def run_task(
         return Done(task.key, -signal.SIGINT, None, "it was interrupted before it began")
     folder.mkdir(parents=True, exist_ok=True)
     died = [attempt for attempt, lock in _attempts(folder, task) if not _is_locked(lock)]
+    anew = task
     if died:
         task = replace(task, argv=task.again)
     attempt = died[0] if died else Path(tempfile.mkdtemp(prefix=f".{task.key}-", dir=folder))
     results: list[Path] = []
+    error = ""
     started = time.monotonic()
     try:
         code, error = _run(task, attempt, on_line, wish, cores)
@@ -197,9 +210,12 @@ def run_task(
             with contextlib.suppress(OSError):
                 os.replace(attempt / LOG, folder / f"{task.key}.log")
     finally:
-        # The next attempt continues a run that died, but not one that died again.
-        if results or died or not any(attempt == other for other, _ in _attempts(folder, task)):
+        # The next attempt continues a run that died, but not one that died again for another reason than a full disk.
+        may_go_on = not results and (not died or NO_SPACE_LEFT in error)
+        if not may_go_on or not any(attempt == other for other, _ in _attempts(folder, task)):
             shutil.rmtree(attempt, ignore_errors=True)
+    if died and not results and code in NO_RESULT_CODES:  # it was of another processor, for example
+        return run_task(anew, folder, on_line, wish, cores)
     seconds, processor = time.monotonic() - started, str(machine()["processor"])
     return Done(task.key, code, result_of(task, folder) if results else None, error, seconds, processor)
 
@@ -306,12 +322,19 @@ class _Lines:
 
 def _log(pipe: IO[bytes], path: Path) -> None:
     """Write the start and the end of an output to a file, and read the rest to keep the pipe empty."""
+    try:
+        _write_log(pipe, path)
+    except OSError:  # a full disk
+        while os.read(pipe.fileno(), 1 << 16):
+            pass
+
+
+def _write_log(pipe: IO[bytes], path: Path) -> None:
     end: deque[bytes] = deque()
     room, kept, left_out = MOST_LOGGED, 0, 0
-    with path.open("wb") as file:
+    with path.open("wb", buffering=0) as file:
         while block := os.read(pipe.fileno(), 1 << 16):
             file.write(block[:room])
-            file.flush()
             rest, room = block[room:], max(0, room - len(block))
             if rest:
                 end.append(rest)

@@ -1,4 +1,4 @@
-"""Shards of a sweep: sessions, files, and the combination of several into the report of the run.
+"""Results of a sweep's shards: their sessions and files, and the report of the run from them.
 
 The file ``shard.json`` lies beside the shard's ``report.json``. It holds the shard's sessions, which the report no longer tells
 apart, and a digest of what the run is.
