@@ -14,6 +14,7 @@ from xverify.engine.state import RunState
 from xverify.verify import verdicts
 from xverify.verify.attribute import CheckedResult, Zeros, is_misreading
 from xverify.verify.findings import Discrepancy, Subject
+from xverify.verify.graph_recipes import explain_by_recipe, violates_by_recipe
 from xverify.verify.rewrites import (
     Explanation,
     Rewrite,
@@ -150,17 +151,48 @@ def _lone(state: RunState, subject: Subject, judged: Judged) -> tuple[Judged, Ou
 
 
 def record_graphs(state: RunState, faults: list[GraphFault]) -> None:
-    """Record a finding for each rewrite. A cell whose values follow from lone calls joins their finding."""
+    """Record a finding for each rewrite, or for each recipe of the operator that lone calls do not show.
+
+    A cell whose values follow from lone calls joins their finding.
+    """
     for fault in faults:
         if fault.lone is not None and _joins(state, fault, fault.lone):
             continue
-        comparison, got = verdicts.compared(fault.judged, fault.outcome), fault.outcome.tensor
-        assert comparison is not None
-        assert got is not None
-        name = None if fault.rewrite is None else fault.rewrite.name
-        discrepancy = violates_in_graph(fault.judged, fault.subject.name, got, comparison, name)
-        if discrepancy is not None:
+        discrepancy = _discrepancy(state, fault)
+        if discrepancy is not None and not _shown_alone(state, fault, discrepancy):
             record(state, discrepancy, fault.subject, fault.judged, fault.outcome)
+
+
+def _discrepancy(state: RunState, fault: GraphFault) -> Discrepancy | None:
+    """The discrepancy by the fault's rewrite, else by a recipe of the operator itself, else without an explanation."""
+    judged, name = fault.judged, fault.subject.name
+    comparison, got = verdicts.compared(judged, fault.outcome), fault.outcome.tensor
+    assert comparison is not None
+    assert got is not None
+    if fault.rewrite is not None:
+        return violates_in_graph(judged, name, got, comparison, fault.rewrite.name)
+    by = explain_by_recipe(judged.contract, judged.call, got, _recipes(state, name))
+    if by is not None:
+        return violates_by_recipe(judged, name, got, comparison, by.recipe.name, by.equal)
+    return violates_in_graph(judged, name, got, comparison, None)
+
+
+def _recipes(state: RunState, name: str) -> list[str]:
+    """The names of the recipes that explain findings of an implementation, those of most findings first."""
+    counts: Counter[str] = Counter()
+    for finding in state.findings.sorted():
+        if finding.key.subject == name and finding.attribution is not None:
+            counts.update({finding.attribution.reading, *finding.equal})
+    return sorted(counts, key=lambda recipe: (-counts[recipe], recipe))
+
+
+def _shown_alone(state: RunState, fault: GraphFault, discrepancy: Discrepancy) -> bool:
+    """Add the cell to the finding of lone calls with the same recipe; False if there is none."""
+    finding = state.findings.of(discrepancy.key)
+    if finding is None or finding.call is None or without_changes(finding.call) != finding.call:
+        return False
+    finding.cells.add(fault.cell)
+    return True
 
 
 def by_rewrite(

@@ -42,7 +42,7 @@ FEW_CODES = 4
 """Number of different wrong values that a loose mistake, or another rounding, must explain. Many of them give one code."""
 
 FEW_WRONG = 2
-"""The same for any other mistake that may change more than one value."""
+"""The same for any other mistake that may change more than one value, with the legal values in their place."""
 
 MOST_COMBINED = 60
 """Number of rewrites with two mistakes that are tried."""
@@ -73,15 +73,15 @@ class _Candidate:
     is_special: bool = False
     """True if the mistake changes one value only: a zero, or an infinity."""
 
-    def is_shown_by(self, wrong: _Wrong) -> bool:
+    def is_shown_by(self, wrong: Wrong) -> bool:
         """True if enough different wrong values show the mistake to believe it."""
-        if self.is_loose or self.rounding not in ("", _PLAIN, _LOWEST):
+        if self.is_loose or self.rounding not in ("", _PLAIN, *_BEYOND):
             return wrong.codes >= FEW_CODES
-        return wrong.pairs >= (1 if self.is_special or self.rounding == _LOWEST else FEW_WRONG)
+        return wrong.pairs >= (1 if self.is_special or self.rounding in _BEYOND else FEW_WRONG)
 
 
 @dataclass(frozen=True)
-class _Wrong:
+class Wrong:
     """The number of different finite wrong values of a result."""
 
     codes: int
@@ -136,7 +136,7 @@ def follows(contract: Contract, call: Call, got: Tensor, lone: Tensor) -> bool:
     ends = [(missing // 2, missing - missing // 2) for missing in np.subtract(graph.lone.data.shape, lone.shape)]
     codes = np.pad(lone.codes, ends, mode="edge") if any(map(any, ends)) else lone.codes
     own = Values(lone.dtype, canonical(codes, lone.dtype)[np.newaxis], np.zeros(codes.shape, np.bool_))
-    return _gives(evaluate(contract, graph, own).get(graph.output), got, graph)
+    return matches(evaluate(contract, graph, own).get(graph.output), got, graph)
 
 
 def explanations(contract: Contract, call: Call, got: Tensor) -> list[Explanation]:
@@ -145,7 +145,7 @@ def explanations(contract: Contract, call: Call, got: Tensor) -> list[Explanatio
     Rewrites with two mistakes are listed only if no simple one has enough evidence.
     """
     graph = surround(call)
-    wrong = _different(contract, graph, got)
+    wrong = different(contract, graph, got)
     singles = list(_candidates(graph))
     every = _explaining(contract, singles, got, wrong)
     if not any(each.is_strong for each in every):
@@ -153,7 +153,7 @@ def explanations(contract: Contract, call: Call, got: Tensor) -> list[Explanatio
     return list({each.rewrite.name: each for each in reversed(every)}.values())[::-1]
 
 
-def _explaining(contract: Contract, candidates: Iterable[_Candidate], got: Tensor, wrong: _Wrong) -> list[Explanation]:
+def _explaining(contract: Contract, candidates: Iterable[_Candidate], got: Tensor, wrong: Wrong) -> list[Explanation]:
     return [
         Explanation(candidate.rewrite, candidate.is_shown_by(wrong))
         for candidate in candidates
@@ -175,16 +175,17 @@ def explain(contract: Contract, call: Call, got: Tensor, likely: Collection[str]
     return usable[0].rewrite if usable else None
 
 
-def _different(contract: Contract, graph: Graph, got: Tensor) -> _Wrong:
+def different(contract: Contract, graph: Graph, got: Tensor) -> Wrong:
+    """The different wrong values of a graph's result."""
     made = evaluate(contract, graph).get(graph.output)
     if made is None or made.dtype != got.dtype or made.open.shape != graph.shape:
-        return _Wrong(0, 0)
+        return Wrong(0, 0)
     legal, is_open, codes = _aligned(made, got, graph)
     if codes.shape != is_open.shape:
-        return _Wrong(0, 0)
+        return Wrong(0, 0)
     wrong = ~((legal == codes).any(0) | is_open) & np.isfinite(values(got.dtype, codes))
     pairs = np.unique(np.vstack([codes, legal])[:, wrong], axis=1)
-    return _Wrong(len(np.unique(pairs[0])), pairs.shape[1])
+    return Wrong(len(np.unique(pairs[0])), pairs.shape[1])
 
 
 def gives(contract: Contract, call: Call, got: Tensor, name: str) -> Rewrite | None:
@@ -571,10 +572,10 @@ def _explains(contract: Contract, candidate: _Candidate, got: Tensor) -> bool:
         return False  # the mistake is impossible with these shapes and types
     if made is not None and candidate.start == "wide" and made.dtype == "float32" != got.dtype in FLOATS:
         made = united(got.dtype, np.asarray(cast(made.numbers, got.dtype)).reshape(made.codes.shape), made.open)
-    return _gives(made, got, candidate.graph)
+    return matches(made, got, candidate.graph)
 
 
-def _gives(made: Values | None, got: Tensor, graph: Graph) -> bool:
+def matches(made: Values | None, got: Tensor, graph: Graph) -> bool:
     """True if each value is legal or open, and at least one is not open.
 
     The result of a graph that only moves data was moved back to that of the lone call.
@@ -602,6 +603,9 @@ def _half_away(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
 
 _WRAPS, _LOWEST = "wraps around", "gives the lowest code for every infinity"
 
+_INT32 = "casts the quotient to int32 before it saturates"
+"""The rounding of onnx's reference evaluator. On x86, the lowest int32 takes the place of what int32 cannot hold."""
+
 _PLAIN = "rounds half to even"
 """The rounding of the text. Unlike the text, it gives a code for a subnormal scale too."""
 
@@ -613,9 +617,13 @@ _WRONG_ROUNDINGS: Mapping[str, _Rounding] = {
     "rounds half up": lambda numbers: np.floor(numbers + 0.5),
     "rounds half away from zero": _half_away,
     _WRAPS: np.rint,
+    _INT32: np.rint,
     _LOWEST: np.rint,
 }
 """Ways of QuantizeLinear to round a quotient that its text does not admit. `_WRAPS` does not saturate."""
+
+_BEYOND = (_INT32, _LOWEST)
+"""Ways that are right for most quotients, and give one code for all that are beyond a bound."""
 
 _ROUNDINGS: Mapping[str, _Rounding] = {_PLAIN: np.rint, **_WRONG_ROUNDINGS}
 
@@ -648,11 +656,16 @@ def _quantized(
     with np.errstate(all="ignore"):
         exact = np.asarray(x.numbers / divisor)
         for quotient in (exact, values(x.dtype, np.asarray(cast(exact, x.dtype)))):
-            numbers = np.nan_to_num(_ROUNDINGS[way](quotient.reshape(x.codes.shape)) + offset)
+            rounded = _ROUNDINGS[way](quotient.reshape(x.codes.shape))
+            if way == _INT32:
+                rounded = np.where((rounded >= -(2.0**31)) & (rounded < 2.0**31), rounded, -(2.0**31))
+            numbers = np.nan_to_num(rounded + offset)
             kept = np.mod(numbers - lowest, highest - lowest + 1) + lowest if way == _WRAPS else numbers
             kept = np.where(np.isinf(quotient), lowest, kept) if way == _LOWEST else kept
+            # The sum with the zero point is in int32, too.
+            kept = np.mod(numbers + 2.0**31, 2.0**32) - 2.0**31 if way == _INT32 else kept
             pieces.append(encode(dtype, np.clip(kept, lowest, highest).astype(np.int64)))
-    unclear = np.isnan(exact) if way == _LOWEST else ~np.isfinite(exact)
+    unclear = np.isnan(exact) if way in _BEYOND else ~np.isfinite(exact)
     return united(dtype, np.concatenate(pieces), x.open | unclear.any(0))
 
 
