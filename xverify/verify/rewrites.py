@@ -22,7 +22,6 @@ from xverify.arithmetic.readings import EXACT, FLOAT32, by_name
 from xverify.contracts.model import Contract
 from xverify.core.bits import canonical
 from xverify.core.call import Call, Outcome, Tensor, code_dtype
-from xverify.core.dtypes import FLOATS as FLOAT_FORMATS
 from xverify.core.dtypes import INTEGERS, encode, integer_range, values
 from xverify.core.moves import Node
 from xverify.core.neighbours import CHANGES, DEQUANTIZE, FLOATS, QUANTIZE
@@ -132,11 +131,35 @@ def _changes(word: str) -> bool:
 def follows(contract: Contract, call: Call, got: Tensor, lone: Tensor) -> bool:
     """True if a graph's result follows from the implementation's own result of the lone call."""
     graph = surround(call)
+    return matches(_from_own(contract, graph, lone, np.zeros(lone.shape, np.bool_)), got, graph)
+
+
+def differs_where_wrong(contract: Contract, call: Call, got: Tensor, lone: Tensor, wrong: NDArray[np.bool_]) -> bool:
+    """True if a graph's result is wrong only where the implementation's own result of the lone call is wrong.
+
+    Then nothing tells that the other operators of the graph are to blame.
+
+    Args:
+        contract: The edition.
+        call: The call in its graph.
+        got: The graph's result.
+        lone: The result of the lone call.
+        wrong: The mask of its wrong values.
+    """
+    graph = surround(call)
+    made = _from_own(contract, graph, lone, wrong)
+    return made is not None and _agrees(made, got, graph)
+
+
+def _from_own(contract: Contract, graph: Graph, lone: Tensor, is_open: NDArray[np.bool_]) -> Values | None:
+    """What the graph makes of the implementation's own result of the lone call, with a mask of values to leave open."""
     assert graph.lone is not None
     ends = [(missing // 2, missing - missing // 2) for missing in np.subtract(graph.lone.data.shape, lone.shape)]
-    codes = np.pad(lone.codes, ends, mode="edge") if any(map(any, ends)) else lone.codes
-    own = Values(lone.dtype, canonical(codes, lone.dtype)[np.newaxis], np.zeros(codes.shape, np.bool_))
-    return matches(evaluate(contract, graph, own).get(graph.output), got, graph)
+    codes = np.asarray(lone.codes).reshape(lone.shape)
+    if any(map(any, ends)):
+        codes, is_open = np.pad(codes, ends, mode="edge"), np.pad(is_open, ends, mode="edge")
+    own = Values(lone.dtype, canonical(codes, lone.dtype)[np.newaxis], is_open.reshape(codes.shape))
+    return evaluate(contract, graph, own).get(graph.output)
 
 
 def explanations(contract: Contract, call: Call, got: Tensor) -> list[Explanation]:
@@ -580,7 +603,12 @@ def matches(made: Values | None, got: Tensor, graph: Graph) -> bool:
 
     The result of a graph that only moves data was moved back to that of the lone call.
     """
-    if made is None or made.dtype != got.dtype or made.open.shape != graph.shape or made.open.all():
+    return made is not None and not made.open.all() and _agrees(made, got, graph)
+
+
+def _agrees(made: Values, got: Tensor, graph: Graph) -> bool:
+    """True if each value is legal or open."""
+    if made.dtype != got.dtype or made.open.shape != graph.shape:
         return False
     legal, is_open, codes = _aligned(made, got, graph)
     if not codes.shape == is_open.shape == legal.shape[1:]:
@@ -593,8 +621,7 @@ def _aligned(made: Values, got: Tensor, graph: Graph) -> tuple[NDArray[Any], NDA
     legal, is_open = made.codes.reshape(len(made.codes), -1), made.open.reshape(-1)
     if not graph.changes_values:
         legal, is_open = legal[:, graph.places], is_open[graph.places]
-    codes = canonical(got.codes, got.dtype) if got.dtype in FLOAT_FORMATS else got.codes
-    return legal, is_open, codes.reshape(-1)
+    return canonical(legal, made.dtype), is_open, canonical(got.codes, got.dtype).reshape(-1)
 
 
 def _half_away(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
