@@ -31,6 +31,10 @@ from xverify.verify.rewrites import (
 from xverify.verify.verdicts import Judged
 
 
+MOST_REPETITIONS = 3
+"""Number of times that a call is made again if nothing explains its values. Memory that was never written may differ."""
+
+
 @dataclass(frozen=True, eq=False)
 class GraphFault:
     """A call whose graph gave wrong values."""
@@ -170,7 +174,7 @@ def record_graphs(state: RunState, faults: list[GraphFault]) -> None:
     """Record a finding for each rewrite, or for each recipe of the operator that lone calls do not show.
 
     A cell whose values follow from lone calls joins their finding. So does a cell that nothing explains, and that is wrong only
-    where lone calls are.
+    where lone calls are. A graph that nothing explains is nondeterministic if it gives other values the next time.
     """
     for fault in faults:
         if fault.lone is not None and _joins(state, fault, fault.lone):
@@ -179,6 +183,8 @@ def record_graphs(state: RunState, faults: list[GraphFault]) -> None:
         is_named = discrepancy is not None and discrepancy.attribution is not None
         if fault.suspect is not None and not is_named and _joins(state, fault, fault.suspect):
             continue
+        if not is_named:
+            discrepancy = _not_repeated(state, fault) or discrepancy
         if discrepancy is not None and not _shown_alone(state, fault, discrepancy):
             record(state, discrepancy, fault.subject, fault.judged, fault.outcome)
 
@@ -195,6 +201,18 @@ def _discrepancy(state: RunState, fault: GraphFault) -> Discrepancy | None:
     if by is not None:
         return violates_by_recipe(judged, name, got, comparison, by.recipe.name, by.equal)
     return violates_in_graph(judged, name, got, comparison, None)
+
+
+def _not_repeated(state: RunState, fault: GraphFault) -> Discrepancy | None:
+    """The discrepancy of a graph whose result is another one when the call is made again; None if it stays the same."""
+    for _ in range(MOST_REPETITIONS):
+        if fault.subject.name in state.pool.failures:
+            break
+        again = state.pool.ask(fault.subject, fault.judged.call)
+        unlike = verdicts.nondeterministic(fault.judged, fault.subject.name, fault.outcome, again)
+        if unlike is not None:
+            return unlike
+    return None
 
 
 def _recipes(state: RunState, name: str) -> list[str]:

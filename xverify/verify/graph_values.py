@@ -116,7 +116,7 @@ def evaluate(
         results[RESULT], nodes = result, nodes[1:]
     for node in nodes:
         results[node.output] = _evaluated(
-            contract, lone, node, results, tensors, quantizing or _quantized, dequantizing or _legal
+            contract, lone, node, results, tensors, quantizing or quantized, dequantizing or _legal
         )
     return results
 
@@ -261,7 +261,8 @@ def _within_range(node: Node, inputs: list[Values]) -> Values:
     return Values(dtype, encode(dtype, np.nan_to_num(result).astype(np.int64)), is_open)
 
 
-def _quantized(contract: Contract, call: Call, node: Node, inputs: list[Values]) -> Values:
+def quantized(contract: Contract, call: Call, node: Node, inputs: list[Values]) -> Values:
+    """The legal codes of a QuantizeLinear; open values if no text is a contract here."""
     if not contract.id.startswith(("ai.onnx/", "com.microsoft/")):  # Its text is not a contract here.
         return Values(
             call.data.dtype, inputs[0].codes.astype(code_dtype(call.data.dtype)), np.ones_like(inputs[0].open)
