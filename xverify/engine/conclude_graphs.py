@@ -30,7 +30,6 @@ from xverify.verify.rewrites import (
 )
 from xverify.verify.verdicts import Judged
 
-
 MOST_REPETITIONS = 3
 """Number of times that a call is made again if nothing explains its values. Memory that was never written may differ."""
 
@@ -176,31 +175,38 @@ def record_graphs(state: RunState, faults: list[GraphFault]) -> None:
     A cell whose values follow from lone calls joins their finding. So does a cell that nothing explains, and that is wrong only
     where lone calls are. A graph that nothing explains is nondeterministic if it gives other values the next time.
     """
-    for fault in faults:
-        if fault.lone is not None and _joins(state, fault, fault.lone):
-            continue
-        discrepancy = _discrepancy(state, fault)
-        is_named = discrepancy is not None and discrepancy.attribution is not None
-        if fault.suspect is not None and not is_named and _joins(state, fault, fault.suspect):
-            continue
-        if not is_named:
-            discrepancy = _not_repeated(state, fault) or discrepancy
-        if discrepancy is not None and not _shown_alone(state, fault, discrepancy):
-            record(state, discrepancy, fault.subject, fault.judged, fault.outcome)
+    # Recipes that some graphs show clearly explain others of few values.
+    left = [fault for fault in faults if not _record_named(state, fault)]
+    for fault in left:
+        if not _record_named(state, fault) and not (fault.suspect is not None and _joins(state, fault, fault.suspect)):
+            discrepancy = _not_repeated(state, fault) or _unexplained(fault)
+            if discrepancy is not None:
+                record(state, discrepancy, fault.subject, fault.judged, fault.outcome)
 
 
-def _discrepancy(state: RunState, fault: GraphFault) -> Discrepancy | None:
-    """The discrepancy by the fault's rewrite, else by a recipe of the operator itself, else without an explanation."""
+def _record_named(state: RunState, fault: GraphFault) -> bool:
+    """Record a graph's finding by its lone call, a rewrite or a recipe of the operator itself; False if none explains it."""
+    if fault.lone is not None and _joins(state, fault, fault.lone):
+        return True
     judged, name = fault.judged, fault.subject.name
     comparison, got = verdicts.compared(judged, fault.outcome), fault.outcome.tensor
     assert comparison is not None
     assert got is not None
+    discrepancy = None
     if fault.rewrite is not None:
-        return violates_in_graph(judged, name, got, comparison, fault.rewrite.name)
-    by = explain_by_recipe(judged.contract, judged.call, got, _recipes(state, name))
-    if by is not None:
-        return violates_by_recipe(judged, name, got, comparison, by.recipe.name, by.equal)
-    return violates_in_graph(judged, name, got, comparison, None)
+        discrepancy = violates_in_graph(judged, name, got, comparison, fault.rewrite.name)
+    elif (by := explain_by_recipe(judged.contract, judged.call, got, _recipes(state, name))) is not None:
+        discrepancy = violates_by_recipe(judged, name, got, comparison, by.recipe.name, by.equal)
+    if discrepancy is not None and not _shown_alone(state, fault, discrepancy):
+        record(state, discrepancy, fault.subject, judged, fault.outcome)
+    return discrepancy is not None
+
+
+def _unexplained(fault: GraphFault) -> Discrepancy | None:
+    comparison, got = verdicts.compared(fault.judged, fault.outcome), fault.outcome.tensor
+    assert comparison is not None
+    assert got is not None
+    return violates_in_graph(fault.judged, fault.subject.name, got, comparison, None)
 
 
 def _not_repeated(state: RunState, fault: GraphFault) -> Discrepancy | None:
