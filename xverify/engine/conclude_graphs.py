@@ -185,7 +185,7 @@ def record_graphs(state: RunState, faults: list[GraphFault]) -> None:
 
 
 def _record_named(state: RunState, fault: GraphFault) -> bool:
-    """Record a graph's finding by its lone call, a rewrite or a recipe of the operator itself; False if none explains it."""
+    """Record a graph by its lone call, a rewrite or a recipe; False if none explains it."""
     if fault.lone is not None and _joins(state, fault, fault.lone):
         return True
     judged, name = fault.judged, fault.subject.name
@@ -210,7 +210,7 @@ def _unexplained(fault: GraphFault) -> Discrepancy | None:
 
 
 def _not_repeated(state: RunState, fault: GraphFault) -> Discrepancy | None:
-    """The discrepancy of a graph whose result is another one when the call is made again; None if it stays the same."""
+    """The discrepancy of a graph that gives another result the next time; None if it does not."""
     for _ in range(MOST_REPETITIONS):
         if fault.subject.name in state.pool.failures:
             break

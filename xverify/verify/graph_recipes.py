@@ -77,7 +77,10 @@ def violates_by_recipe(
 
 
 def _named(contract: Contract, names: Sequence[str]) -> Iterator[Recipe]:
-    """The recipes with these names. Names of rewrites, and recipes of another family of editions, are left out."""
+    """The recipes with these names.
+
+    Names of rewrites, and of recipes of another family of editions, are left out.
+    """
     for name in names:
         try:
             yield named(contract, name)
@@ -86,7 +89,7 @@ def _named(contract: Contract, names: Sequence[str]) -> Iterator[Recipe]:
 
 
 def _follows(contract: Contract, graph: Graph, got: Tensor, recipe: Recipe) -> bool:
-    """True if a graph's result follows from a recipe of its own operator, or of all operators of that kind."""
+    """True if a graph's result follows from a recipe of its DequantizeLinear, or of each of them."""
 
     def dequantized(contract: Contract, call: Call) -> Values:
         codes = codes_of(contract, call, recipe)

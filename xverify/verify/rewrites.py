@@ -3,7 +3,8 @@
 An optimiser replaces nodes of a graph by others. If a call among neighbours that change values gives a wrong result, some rewrite
 that does not keep the values may give exactly that result. The search tries the mistakes that rewrites make: a run of nodes is
 left out, a pair that quantizes is added, a node takes the parameters of another one, a maximum is taken of codes instead of
-values, an axis is another one, a result is not rounded to its type, or QuantizeLinear rounds in another way.
+values, an axis is another one, a result is not rounded to its type, or QuantizeLinear rounds in another way. Two mistakes that a
+plugin makes together are tried together: it computes a half-precision graph in float32, and FakeQuantize is its QuantizeLinear.
 """
 
 from __future__ import annotations
@@ -151,7 +152,7 @@ def follows(contract: Contract, call: Call, got: Tensor, lone: Tensor) -> bool:
 
 
 def differs_where_wrong(contract: Contract, call: Call, got: Tensor, lone: Tensor, wrong: NDArray[np.bool_]) -> bool:
-    """True if a graph's result is wrong only where the implementation's own result of the lone call is wrong.
+    """True if a graph's result is wrong only where the lone call's result is wrong.
 
     Then nothing tells that the other operators of the graph are to blame.
 
@@ -168,7 +169,7 @@ def differs_where_wrong(contract: Contract, call: Call, got: Tensor, lone: Tenso
 
 
 def _from_own(contract: Contract, graph: Graph, lone: Tensor, is_open: NDArray[np.bool_]) -> Values | None:
-    """What the graph makes of the implementation's own result of the lone call, with a mask of values to leave open."""
+    """The graph's result from the lone call's actual result, with a mask of values to leave open."""
     assert graph.lone is not None
     ends = [(missing // 2, missing - missing // 2) for missing in np.subtract(graph.lone.data.shape, lone.shape)]
     codes = np.asarray(lone.codes).reshape(lone.shape)
