@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,16 +13,19 @@ from folders import SUPPORT
 from lattice_oracles import SUBJECT, Asked, changed, follows
 
 from xverify import contracts
-from xverify.arithmetic.readings import EXACT
-from xverify.core.call import Call
+from xverify.arithmetic.readings import EXACT, by_name
+from xverify.contracts.model import Cell
+from xverify.core.call import Call, Outcome, Tensor
 from xverify.core.dtypes import tensor
 from xverify.engine import judging
-from xverify.engine.conclude_graphs import by_rewrite, likeliest
+from xverify.engine.conclude_graphs import GraphFault, by_rewrite, likeliest, record_graphs
 from xverify.engine.options import Options
 from xverify.engine.sweep import sweep
 from xverify.oracles.protocol import Oracle, Path
 from xverify.report.causes import causes
 from xverify.report.schema import check
+from xverify.verify import verdicts
+from xverify.verify.findings import NEW, Finding, Findings
 from xverify.verify.rewrites import Explanation, Rewrite
 
 EDITION = "ai.onnx/DequantizeLinear-21"
@@ -112,3 +116,51 @@ def test_a_recipe_of_some_values_gives_way_to_a_rewrite_of_all() -> None:
     by = by_rewrite(SUBJECT, replace(discrepancy, attribution=partly), judged, outcome, wrong).attribution
     assert by is not None
     assert by.words == "quantizes the result again to uint8 without a zero point"
+
+
+def recorded(call: Call, got: Tensor, again: Tensor, suspect: Cell | None = None, *before: Finding) -> list[Finding]:
+    """The findings of a graph that no rewrite explains, after findings of lone calls."""
+    state = SimpleNamespace(
+        findings=Findings(), pool=SimpleNamespace(failures=(), ask=lambda subject, call: Outcome("tensor", again)),
+        options=SimpleNamespace(rules=SimpleNamespace(standing=lambda *seen: NEW, might_be_known=lambda judged: False)),
+        emit=lambda event: None, first_fault=None, elapsed=lambda: 0.0,
+    )  # fmt: skip
+    for finding in before:
+        state.findings._by_key[finding.key, ""] = finding
+    judged = verdicts.judge(contracts.get(call.contract), call)
+    assert judged.cell is not None
+    record_graphs(state, [GraphFault(SUBJECT, judged.cell, judged, Outcome("tensor", got), None, suspect)])
+    return state.findings.sorted()
+
+
+NEGATED = Call(
+    EDITION, {"x": tensor("int8", np.arange(-128, 128)), "scale": tensor("bfloat16", 0.1)}, {}, around=("y>neg:0",)
+)
+
+
+def test_an_operator_that_departs_in_graphs_has_a_recipe_and_joins_lone_calls() -> None:
+    codes = by_name("last-bit").evaluate(contracts.get(EDITION).operands(NEGATED))
+    got = Tensor("bfloat16", np.asarray(codes ^ np.uint16(0x8000)))
+    (finding,) = recorded(NEGATED, got, got)
+    assert finding.key.detail == "last-bit"
+    assert finding.call == NEGATED
+    alone = replace(NEGATED, around=())
+    before = Finding(finding.key, SUBJECT, "", alone, None, attribution=finding.attribution)
+    (finding,) = recorded(NEGATED, got, got, None, before)
+    assert finding.call == alone
+    assert [cell.variant for cell in finding.cells] == ["in a graph"]
+
+
+def test_a_graph_that_nothing_explains_joins_its_lone_call_or_is_made_again() -> None:
+    got, again = (
+        Tensor("bfloat16", np.random.default_rng(seed).integers(0, 1 << 14, 256).astype(np.uint16)) for seed in (1, 2)
+    )
+    assert [finding.key.verdict for finding in recorded(NEGATED, got, again)] == ["nondeterministic"]
+    (finding,) = recorded(NEGATED, got, got)
+    assert (finding.key.verdict, finding.key.detail) == ("violation", "graph:Neg")
+    alone = replace(NEGATED, around=())
+    lone = verdicts.judge(contracts.get(EDITION), alone).cell
+    assert lone is not None
+    before = Finding(replace(finding.key, detail=""), SUBJECT, "", alone, None, cells={lone})
+    (finding,) = recorded(NEGATED, got, again, lone, before)
+    assert len(finding.cells) == 2

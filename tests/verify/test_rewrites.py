@@ -9,11 +9,13 @@ import pytest
 
 from xverify import contracts
 from xverify.core.call import Call, Tensor
-from xverify.core.dtypes import tensor, values
+from xverify.core.dtypes import integer_range, tensor, values
+from xverify.core.rounding import cast_by_last_bit
 from xverify.core.surroundings import surround
+from xverify.verify.cause_keys import mistakes_of_rewrite
 from xverify.verify.graph_values import graph_legal
 from xverify.verify.legal import legal_set
-from xverify.verify.rewrites import explain, follows, gives, without_changes
+from xverify.verify.rewrites import differs_where_wrong, explain, follows, gives, without_changes
 
 EDITION = contracts.get("ai.onnx/DequantizeLinear-21")
 
@@ -199,3 +201,78 @@ def test_a_pair_is_added_around_a_subnormal_scale_too() -> None:
     rewrite = explain(EDITION, made, Tensor("float32", codes.astype(np.uint32)))
     assert rewrite is not None
     assert rewrite.words == "quantizes the result again to uint8 without a zero point"
+
+
+def of_types(dtype: str, numbers: object, scale_dtype: str, scale: float, *around: str, **more: Tensor) -> Call:
+    tensors = {"x": tensor(dtype, numbers), "scale": tensor(scale_dtype, scale), **more}
+    return Call(EDITION.id, tensors, {}, around=around)
+
+
+def test_a_quotient_beyond_int32_becomes_the_lowest_code() -> None:
+    """In float32, 2147483647 is 2 ** 31. On x86, the cast to int32 then gives the lowest int32."""
+    made = of_types("int32", (2147483647, 2147483000, -2147483648, 5, 300), "float32", 0.5, "y>quantize:0")
+    assert (
+        explained(made, "uint8", (0, 255, 0, 5, 255))
+        == "casts the quotient to int32 before it saturates in QuantizeLinear"
+    )
+    assert explained(made, "uint8", (255, 255, 0, 5, 255)) == ""
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+def test_a_plugin_that_computes_in_float32_throughout_is_named(pairs: bool) -> None:
+    """FakeQuantize gets the product before it is rounded. At the end, half of the last kept bit decides."""
+    numbers, scale = np.arange(-32768, 32768, 257), np.float32(-0.30078125)
+    made = of_types("int16", numbers, "bfloat16", float(scale), "y>pair:0" if pairs else "y>quantize:0")
+    quantizing = next(node for node in surround(made).nodes if node.operator == "QuantizeLinear")
+    tensors = {**surround(made).constants, **made.tensors}
+    step, zero = (np.float32(values(t.dtype, t.codes)) for t in (tensors[name] for name in quantizing.inputs[1:]))
+    lowest, highest = integer_range(tensors[quantizing.inputs[2]].dtype)
+    low, high = (step * (np.float32(end) - zero) for end in (lowest, highest))
+    out_low, out_high = (low, high) if pairs else (np.float32(lowest), np.float32(highest))
+    y, steps = np.float32(numbers) * scale, np.float32(highest - lowest)
+    inside = np.rint((y - low) / (high - low) * steps) / steps * (out_high - out_low) + out_low
+    got = np.where(y <= min(low, high), out_low, np.where(y > max(low, high), out_high, inside))
+    words = (
+        "does not round the result to its type before it goes on and computes QuantizeLinear from the ends of its range"
+    )
+    dtype = tensors[quantizing.inputs[2]].dtype
+    shown = Tensor("bfloat16", cast_by_last_bit(np.float64(got))) if pairs else tensor(dtype, got)
+    rewrite = explain(EDITION, made, shown)
+    assert rewrite is not None
+    assert rewrite.words.startswith(words)
+    assert mistakes_of_rewrite(rewrite.name) == [
+        "graph:unrounded", "graph:fake-quantize", *(["final:last-bit"] if pairs else []),
+    ]  # fmt: skip
+
+
+def test_a_float8_quotient_that_was_a_float16_is_named() -> None:
+    zero_point, scale = tensor("float8_e4m3fn", -14.0), np.float32(0.42293364)
+    x = tensor("float8_e4m3fn", np.arange(-60, 61))
+    made = of_types("float8_e4m3fn", np.arange(-60, 61), "float32", float(scale), "y>quantize:0", zero_point=zero_point)
+    y = np.float32(values("float8_e4m3fn", x.codes) + 14) * scale
+    halves = np.float64(np.float16(y / scale))
+    rewrite = explain(EDITION, made, tensor("float8_e4m3fn", halves))
+    assert rewrite is not None
+    assert mistakes_of_rewrite(rewrite.name) == [
+        "graph:no-zero-point:QuantizeLinear", "graph:quantize-rounds-the-quotient-to-float16-before-the-cast",
+    ]  # fmt: skip
+
+
+def test_fake_quantize_without_a_zero_point_saturates_at_the_wrong_end() -> None:
+    made = of_types("uint8", (0, 1, 254, 255), "float32", -4.0, "y>quantize:0")
+    bare = Call(
+        EDITION.id, {role: t for role, t in made.tensors.items() if role != "zero_point"}, {}, around=made.around
+    )
+    words = "computes QuantizeLinear from the ends of its range, as FakeQuantize does"
+    assert explained(bare, "uint8", (0, 1, 254, 0), ("graph:fake-quantize",)) == words
+
+
+def test_a_graph_that_is_wrong_where_its_operator_is_blames_nobody_else() -> None:
+    made = call("y>relu:0")
+    lone = result(replace(made, around=()))
+    wrong = np.arange(lone.size).reshape(lone.shape) % 3 == 0
+    odd, due = Tensor(lone.dtype, lone.codes + wrong.astype(np.uint32)), result(made)
+    noise = np.where(wrong, np.uint32(0x7F000000), due.codes)
+    assert differs_where_wrong(EDITION, made, Tensor(due.dtype, noise), odd, wrong)
+    assert not follows(EDITION, made, Tensor(due.dtype, noise), odd)
+    assert not differs_where_wrong(EDITION, made, Tensor(due.dtype, noise + np.uint32(1)), odd, wrong)

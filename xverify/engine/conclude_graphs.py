@@ -6,17 +6,22 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from xverify.contracts.model import Cell
-from xverify.core.call import Call, Outcome
+from xverify.core.call import Call, Outcome, Tensor
 from xverify.core.verdict import Verdict
 from xverify.engine.record import record
 from xverify.engine.state import RunState
 from xverify.verify import verdicts
 from xverify.verify.attribute import CheckedResult, Zeros, is_misreading
 from xverify.verify.findings import Discrepancy, Subject
+from xverify.verify.graph_recipes import explain_by_recipe, violates_by_recipe
 from xverify.verify.rewrites import (
     Explanation,
     Rewrite,
+    differs_where_wrong,
     explain,
     explanations,
     follows,
@@ -24,6 +29,9 @@ from xverify.verify.rewrites import (
     without_changes,
 )
 from xverify.verify.verdicts import Judged
+
+MOST_REPETITIONS = 3
+"""Number of times that a call is made again if nothing explains its values. Memory that was never written may differ."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +44,8 @@ class GraphFault:
     outcome: Outcome
     lone: Cell | None
     """The cell of the lone call if its wrong result leads to the graph's; None if the graph was rewritten."""
+    suspect: Cell | None = None
+    """The cell of the lone call if the graph is wrong only where the lone call is."""
     rewrite: Rewrite | None = None
     """The rewrite that explains the values; None if none does."""
     explanations: tuple[Explanation, ...] = ()
@@ -96,29 +106,33 @@ def likely_rewrites(faults: Sequence[GraphFault]) -> defaultdict[str, set[str]]:
     return likely
 
 
+@dataclass(frozen=True, eq=False)
+class _Alone:
+    """A lone call with wrong values."""
+
+    judged: Judged
+    outcome: Outcome
+    result: Tensor
+    wrong: NDArray[np.bool_]
+
+
 def _blamed(state: RunState, subject: Subject, cell: Cell, judged: Judged, outcome: Outcome) -> GraphFault:
-    lone = _follows_from(state, subject, judged, outcome)
-    if lone is not None:
-        return GraphFault(subject, cell, judged, outcome, lone)
+    """The fault of a graph. A lone call that shows it too is counted as a call of its cell."""
+    alone = _alone(state, subject, judged)
+    assert outcome.tensor is not None
+    if alone is not None and follows(judged.contract, judged.call, outcome.tensor, alone.result):
+        state.tally.observe(alone.judged, subject, alone.outcome, is_judged=True)
+        return GraphFault(subject, cell, judged, outcome, alone.judged.cell)
     judged, outcome = _fewest_words(state, subject, judged, outcome)
     assert outcome.tensor is not None
+    suspect = None
+    if alone is not None and differs_where_wrong(
+        judged.contract, judged.call, outcome.tensor, alone.result, alone.wrong
+    ):
+        state.tally.observe(alone.judged, subject, alone.outcome, is_judged=True)
+        suspect = alone.judged.cell
     every = explanations(judged.contract, judged.call, outcome.tensor)
-    return GraphFault(subject, cell, judged, outcome, None, explanations=tuple(every))
-
-
-def _follows_from(state: RunState, subject: Subject, judged: Judged, outcome: Outcome) -> Cell | None:
-    """The cell of the lone call if its wrong result leads to the graph's.
-
-    The result is then counted as one of that cell.
-    """
-    lone, answer = _lone(state, subject, judged)
-    own = None if answer is None else verdicts.compared(lone, answer)
-    if own is None or not own.wrong_values or answer is None or answer.tensor is None or outcome.tensor is None:
-        return None
-    if not follows(judged.contract, judged.call, outcome.tensor, answer.tensor):
-        return None
-    state.tally.observe(lone, subject, answer, is_judged=True)
-    return lone.cell
+    return GraphFault(subject, cell, judged, outcome, None, suspect, explanations=tuple(every))
 
 
 def _fewest_words(state: RunState, subject: Subject, judged: Judged, outcome: Outcome) -> tuple[Judged, Outcome]:
@@ -142,25 +156,87 @@ def _fewest_words(state: RunState, subject: Subject, judged: Judged, outcome: Ou
     return judged, outcome
 
 
-def _lone(state: RunState, subject: Subject, judged: Judged) -> tuple[Judged, Outcome | None]:
-    """The call without the words that change values, and its outcome; None if the worker is lost."""
+def _alone(state: RunState, subject: Subject, judged: Judged) -> _Alone | None:
+    """The call without the words that change values; None if its values are right, or the worker is lost."""
+    if subject.name in state.pool.failures:
+        return None
     call: Call = without_changes(judged.call)
     lone = verdicts.judge(judged.contract, call, judged.number)
-    return lone, None if subject.name in state.pool.failures else state.pool.ask(subject, call)
+    answer = state.pool.ask(subject, call)
+    comparison = verdicts.compared(lone, answer)
+    if comparison is None or not comparison.wrong_values or answer.tensor is None:
+        return None
+    return _Alone(lone, answer, answer.tensor, comparison.wrong)
 
 
 def record_graphs(state: RunState, faults: list[GraphFault]) -> None:
-    """Record a finding for each rewrite. A cell whose values follow from lone calls joins their finding."""
-    for fault in faults:
-        if fault.lone is not None and _joins(state, fault, fault.lone):
-            continue
-        comparison, got = verdicts.compared(fault.judged, fault.outcome), fault.outcome.tensor
-        assert comparison is not None
-        assert got is not None
-        name = None if fault.rewrite is None else fault.rewrite.name
-        discrepancy = violates_in_graph(fault.judged, fault.subject.name, got, comparison, name)
-        if discrepancy is not None:
-            record(state, discrepancy, fault.subject, fault.judged, fault.outcome)
+    """Record a finding for each rewrite, or for each recipe of the operator that lone calls do not show.
+
+    A cell whose values follow from lone calls joins their finding. So does a cell that nothing explains, and that is wrong only
+    where lone calls are. A graph that nothing explains is nondeterministic if it gives other values the next time.
+    """
+    # Recipes that some graphs show clearly explain others of few values.
+    left = [fault for fault in faults if not _record_named(state, fault)]
+    for fault in left:
+        if not _record_named(state, fault) and not (fault.suspect is not None and _joins(state, fault, fault.suspect)):
+            discrepancy = _not_repeated(state, fault) or _unexplained(fault)
+            if discrepancy is not None:
+                record(state, discrepancy, fault.subject, fault.judged, fault.outcome)
+
+
+def _record_named(state: RunState, fault: GraphFault) -> bool:
+    """Record a graph by its lone call, a rewrite or a recipe; False if none explains it."""
+    if fault.lone is not None and _joins(state, fault, fault.lone):
+        return True
+    judged, name = fault.judged, fault.subject.name
+    comparison, got = verdicts.compared(judged, fault.outcome), fault.outcome.tensor
+    assert comparison is not None
+    assert got is not None
+    discrepancy = None
+    if fault.rewrite is not None:
+        discrepancy = violates_in_graph(judged, name, got, comparison, fault.rewrite.name)
+    elif (by := explain_by_recipe(judged.contract, judged.call, got, _recipes(state, name))) is not None:
+        discrepancy = violates_by_recipe(judged, name, got, comparison, by.recipe.name, by.equal)
+    if discrepancy is not None and not _shown_alone(state, fault, discrepancy):
+        record(state, discrepancy, fault.subject, judged, fault.outcome)
+    return discrepancy is not None
+
+
+def _unexplained(fault: GraphFault) -> Discrepancy | None:
+    comparison, got = verdicts.compared(fault.judged, fault.outcome), fault.outcome.tensor
+    assert comparison is not None
+    assert got is not None
+    return violates_in_graph(fault.judged, fault.subject.name, got, comparison, None)
+
+
+def _not_repeated(state: RunState, fault: GraphFault) -> Discrepancy | None:
+    """The discrepancy of a graph that gives another result the next time; None if it does not."""
+    for _ in range(MOST_REPETITIONS):
+        if fault.subject.name in state.pool.failures:
+            break
+        again = state.pool.ask(fault.subject, fault.judged.call)
+        unlike = verdicts.nondeterministic(fault.judged, fault.subject.name, fault.outcome, again)
+        if unlike is not None:
+            return unlike
+    return None
+
+
+def _recipes(state: RunState, name: str) -> list[str]:
+    """The names of the recipes that explain findings of an implementation, those of most findings first."""
+    counts: Counter[str] = Counter()
+    for finding in state.findings.sorted():
+        if finding.key.subject == name and finding.attribution is not None:
+            counts.update({finding.attribution.reading, *finding.equal})
+    return sorted(counts, key=lambda recipe: (-counts[recipe], recipe))
+
+
+def _shown_alone(state: RunState, fault: GraphFault, discrepancy: Discrepancy) -> bool:
+    """Add the cell to the finding of lone calls with the same recipe; False if there is none."""
+    finding = state.findings.of(discrepancy.key)
+    if finding is None or finding.call is None or without_changes(finding.call) != finding.call:
+        return False
+    finding.cells.add(fault.cell)
+    return True
 
 
 def by_rewrite(

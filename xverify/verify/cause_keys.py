@@ -166,14 +166,19 @@ QUANTIZES_WRONGLY = "graph:quantize-"
 def mistakes_of_rewrite(name: str) -> list[str]:
     """The mistakes of a rewrite.
 
-    An added pair that rounds in a wrong way shows two of them. With the call's own parameters and a right rounding, the pair
-    would keep every value, so that the rounding alone is the mistake.
+    Mistakes that other graphs show alone are causes of their own. An added pair that rounds in a wrong way shows two of them.
+    With the own parameters of the call and a right rounding, the pair would keep every value: the rounding alone is the mistake.
     """
+    head, is_last, _ = name.rpartition(":last-bit")
+    if is_last:
+        return [*mistakes_of_rewrite(head), "final:last-bit"]
+    for first in ("graph:expanded", "graph:unrounded"):
+        if name.startswith(first + ":"):
+            return [_AS_RECIPES.get(first, first), *mistakes_of_rewrite("graph:" + name.removeprefix(first + ":"))]
     first, mark, rounding = name.partition(":quantize-")
-    if mark and first in _AS_RECIPES:
-        return [*([] if first.endswith(":own") else [_AS_RECIPES[first]]), QUANTIZES_WRONGLY + rounding]
-    if name.startswith("graph:expanded:"):
-        return [_AS_RECIPES["graph:expanded"], "graph:" + name.removeprefix("graph:expanded:")]
+    if mark and (first in _AS_RECIPES or first.startswith("graph:no-zero-point:")):
+        own = [] if first.endswith(":own") else [_AS_RECIPES.get(first, first)]
+        return [*own, QUANTIZES_WRONGLY + rounding]
     return [_AS_RECIPES.get(name, mistake_of(name))]
 
 

@@ -86,9 +86,16 @@ def graph_legal(contract: Contract, graph: Graph) -> Legal:
 Quantizing = Callable[[Contract, Call, Node, list["Values"]], "Values"]
 """A function of an edition, the lone call, a QuantizeLinear and its inputs."""
 
+Dequantizing = Callable[[Contract, Call], "Values"]
+"""A function of an edition and a lone call."""
+
 
 def evaluate(
-    contract: Contract, graph: Graph, result: Values | None = None, quantizing: Quantizing | None = None
+    contract: Contract,
+    graph: Graph,
+    result: Values | None = None,
+    quantizing: Quantizing | None = None,
+    dequantizing: Dequantizing | None = None,
 ) -> dict[str, Values]:
     """The legal codes of every tensor that the graph makes of the call's result, by name.
 
@@ -97,6 +104,7 @@ def evaluate(
         graph: The graph.
         result: The codes of the call's result, if they are not its legal set.
         quantizing: Another meaning of QuantizeLinear than its text's.
+        dequantizing: Another meaning of the graph's DequantizeLinear operators than the edition's.
     """
     lone = graph.lone
     assert lone is not None
@@ -107,7 +115,9 @@ def evaluate(
     if result is not None:
         results[RESULT], nodes = result, nodes[1:]
     for node in nodes:
-        results[node.output] = _evaluated(contract, lone, node, results, tensors, quantizing or _quantized)
+        results[node.output] = _evaluated(
+            contract, lone, node, results, tensors, quantizing or quantized, dequantizing or _legal
+        )
     return results
 
 
@@ -118,9 +128,10 @@ def _evaluated(
     results: Mapping[str, Values],
     tensors: Mapping[str, Tensor],
     quantizing: Quantizing,
+    dequantizing: Dequantizing,
 ) -> Values:
     if node.operator == DEQUANTIZE:
-        return _dequantized(contract, call, node, results, tensors)
+        return _dequantized(contract, call, node, results, tensors, dequantizing)
     inputs = [results[name] if name in results else fixed(tensors[name]) for name in node.inputs if name]
     if node.operator == QUANTIZE:
         return quantizing(contract, call, node, inputs)
@@ -167,12 +178,21 @@ def compacted(codes: Codes) -> Codes:
 # -- quantization -----------------------------------------------------------------------------------------
 
 
+def _legal(contract: Contract, call: Call) -> Values:
+    return from_legal(legal_set(contract, call))
+
+
 def _dequantized(
-    contract: Contract, call: Call, node: Node, results: Mapping[str, Values], tensors: Mapping[str, Tensor]
+    contract: Contract,
+    call: Call,
+    node: Node,
+    results: Mapping[str, Values],
+    tensors: Mapping[str, Tensor],
+    dequantizing: Dequantizing,
 ) -> Values:
     """The results of a DequantizeLinear: the call's own, or another one of the graph, by the same edition."""
     if node.output == RESULT:
-        return from_legal(legal_set(contract, call))
+        return dequantizing(contract, call)
     roles = ("x", "scale", "zero_point")
     parameters = {role: tensors[name] for role, name in zip(roles[1:], node.inputs[1:], strict=False)}
     x = results[node.inputs[0]] if node.inputs[0] in results else fixed(tensors[node.inputs[0]])
@@ -182,7 +202,7 @@ def _dequantized(
         if contract.judge(inner).verdict != "allowed":
             out = str(node.attributes.get("output_dtype", parameters["scale"].dtype))
             return Values(out, np.zeros((1, *x.open.shape), f"u{BITS[out] // 8}"), np.ones(x.open.shape, np.bool_))
-        pieces.append(from_legal(legal_set(contract, inner)))
+        pieces.append(dequantizing(contract, inner))
     return united(pieces[0].dtype, np.concatenate([piece.codes for piece in pieces]), x.open)
 
 
@@ -241,7 +261,8 @@ def _within_range(node: Node, inputs: list[Values]) -> Values:
     return Values(dtype, encode(dtype, np.nan_to_num(result).astype(np.int64)), is_open)
 
 
-def _quantized(contract: Contract, call: Call, node: Node, inputs: list[Values]) -> Values:
+def quantized(contract: Contract, call: Call, node: Node, inputs: list[Values]) -> Values:
+    """The legal codes of a QuantizeLinear; open values if no text is a contract here."""
     if not contract.id.startswith(("ai.onnx/", "com.microsoft/")):  # Its text is not a contract here.
         return Values(
             call.data.dtype, inputs[0].codes.astype(code_dtype(call.data.dtype)), np.ones_like(inputs[0].open)

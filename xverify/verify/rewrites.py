@@ -3,7 +3,8 @@
 An optimiser replaces nodes of a graph by others. If a call among neighbours that change values gives a wrong result, some rewrite
 that does not keep the values may give exactly that result. The search tries the mistakes that rewrites make: a run of nodes is
 left out, a pair that quantizes is added, a node takes the parameters of another one, a maximum is taken of codes instead of
-values, an axis is another one, a result is not rounded to its type, or QuantizeLinear rounds in another way.
+values, an axis is another one, a result is not rounded to its type, or QuantizeLinear rounds in another way. Two mistakes that a
+plugin makes together are tried together: it computes a half-precision graph in float32, and FakeQuantize is its QuantizeLinear.
 """
 
 from __future__ import annotations
@@ -20,18 +21,29 @@ from numpy.typing import NDArray
 from xverify.arithmetic.linear_operands import spread
 from xverify.arithmetic.readings import EXACT, FLOAT32, by_name
 from xverify.contracts.model import Contract
+from xverify.contracts.quantize import quantized_dtype
 from xverify.core.bits import canonical
 from xverify.core.call import Call, Outcome, Tensor, code_dtype
-from xverify.core.dtypes import FLOATS as FLOAT_FORMATS
 from xverify.core.dtypes import INTEGERS, encode, integer_range, values
 from xverify.core.moves import Node
 from xverify.core.neighbours import CHANGES, DEQUANTIZE, FLOATS, QUANTIZE
-from xverify.core.rounding import cast
+from xverify.core.rounding import cast, cast_by_last_bit
 from xverify.core.surroundings import Graph, surround
 from xverify.verify.attribute import Attribution
 from xverify.verify.compare import Comparison
 from xverify.verify.findings import Discrepancy
-from xverify.verify.graph_values import CLAMPED, FINITE, FREE_ZEROS, RESULT, WITHIN_RANGE, Values, evaluate, united
+from xverify.verify.graph_values import (
+    CLAMPED,
+    FINITE,
+    FREE_ZEROS,
+    RESULT,
+    WITHIN_RANGE,
+    Values,
+    evaluate,
+    fixed,
+    quantized,
+    united,
+)
 from xverify.verify.legal import legal_set
 from xverify.verify.verdicts import Judged, violates
 
@@ -42,7 +54,7 @@ FEW_CODES = 4
 """Number of different wrong values that a loose mistake, or another rounding, must explain. Many of them give one code."""
 
 FEW_WRONG = 2
-"""The same for any other mistake that may change more than one value."""
+"""The same for any other mistake that may change more than one value, with the legal values in their place."""
 
 MOST_COMBINED = 60
 """Number of rewrites with two mistakes that are tried."""
@@ -72,16 +84,18 @@ class _Candidate:
     """The way in which QuantizeLinear rounds: a key of `_ROUNDINGS`; "" for that of its text."""
     is_special: bool = False
     """True if the mistake changes one value only: a zero, or an infinity."""
+    by_last_bit: bool = False
+    """True if the cast to bfloat16 at the end is `cast_by_last_bit`."""
 
-    def is_shown_by(self, wrong: _Wrong) -> bool:
+    def is_shown_by(self, wrong: Wrong) -> bool:
         """True if enough different wrong values show the mistake to believe it."""
-        if self.is_loose or self.rounding not in ("", _PLAIN, _LOWEST):
+        if self.is_loose or self.rounding not in ("", _PLAIN, *_BEYOND):
             return wrong.codes >= FEW_CODES
-        return wrong.pairs >= (1 if self.is_special or self.rounding == _LOWEST else FEW_WRONG)
+        return wrong.pairs >= (1 if self.is_special or self.rounding in _BEYOND else FEW_WRONG)
 
 
 @dataclass(frozen=True)
-class _Wrong:
+class Wrong:
     """The number of different finite wrong values of a result."""
 
     codes: int
@@ -99,6 +113,8 @@ class Explanation:
     """True if enough different values tell the rewrite from the text. Otherwise another graph must show it too."""
 
 
+_UNROUNDED = Rewrite(_PREFIX + "unrounded", "does not round the result to its type before it goes on")
+_LAST_BIT = Rewrite(_PREFIX + "last-bit", "truncates even numbers in the cast to bfloat16")
 _EXPANDED = Rewrite(_PREFIX + "expanded", "computes x * scale - zero point * scale by a fused multiply-add")
 _FAKE_QUANTIZE = Rewrite(
     _PREFIX + "fake-quantize",
@@ -132,11 +148,35 @@ def _changes(word: str) -> bool:
 def follows(contract: Contract, call: Call, got: Tensor, lone: Tensor) -> bool:
     """True if a graph's result follows from the implementation's own result of the lone call."""
     graph = surround(call)
+    return matches(_from_own(contract, graph, lone, np.zeros(lone.shape, np.bool_)), got, graph)
+
+
+def differs_where_wrong(contract: Contract, call: Call, got: Tensor, lone: Tensor, wrong: NDArray[np.bool_]) -> bool:
+    """True if a graph's result is wrong only where the lone call's result is wrong.
+
+    Then nothing tells that the other operators of the graph are to blame.
+
+    Args:
+        contract: The edition.
+        call: The call in its graph.
+        got: The graph's result.
+        lone: The result of the lone call.
+        wrong: The mask of its wrong values.
+    """
+    graph = surround(call)
+    made = _from_own(contract, graph, lone, wrong)
+    return made is not None and _agrees(made, got, graph)
+
+
+def _from_own(contract: Contract, graph: Graph, lone: Tensor, is_open: NDArray[np.bool_]) -> Values | None:
+    """The graph's result from the lone call's actual result, with a mask of values to leave open."""
     assert graph.lone is not None
     ends = [(missing // 2, missing - missing // 2) for missing in np.subtract(graph.lone.data.shape, lone.shape)]
-    codes = np.pad(lone.codes, ends, mode="edge") if any(map(any, ends)) else lone.codes
-    own = Values(lone.dtype, canonical(codes, lone.dtype)[np.newaxis], np.zeros(codes.shape, np.bool_))
-    return _gives(evaluate(contract, graph, own).get(graph.output), got, graph)
+    codes = np.asarray(lone.codes).reshape(lone.shape)
+    if any(map(any, ends)):
+        codes, is_open = np.pad(codes, ends, mode="edge"), np.pad(is_open, ends, mode="edge")
+    own = Values(lone.dtype, canonical(codes, lone.dtype)[np.newaxis], is_open.reshape(codes.shape))
+    return evaluate(contract, graph, own).get(graph.output)
 
 
 def explanations(contract: Contract, call: Call, got: Tensor) -> list[Explanation]:
@@ -145,7 +185,7 @@ def explanations(contract: Contract, call: Call, got: Tensor) -> list[Explanatio
     Rewrites with two mistakes are listed only if no simple one has enough evidence.
     """
     graph = surround(call)
-    wrong = _different(contract, graph, got)
+    wrong = different(contract, graph, got)
     singles = list(_candidates(graph))
     every = _explaining(contract, singles, got, wrong)
     if not any(each.is_strong for each in every):
@@ -153,7 +193,7 @@ def explanations(contract: Contract, call: Call, got: Tensor) -> list[Explanatio
     return list({each.rewrite.name: each for each in reversed(every)}.values())[::-1]
 
 
-def _explaining(contract: Contract, candidates: Iterable[_Candidate], got: Tensor, wrong: _Wrong) -> list[Explanation]:
+def _explaining(contract: Contract, candidates: Iterable[_Candidate], got: Tensor, wrong: Wrong) -> list[Explanation]:
     return [
         Explanation(candidate.rewrite, candidate.is_shown_by(wrong))
         for candidate in candidates
@@ -175,16 +215,17 @@ def explain(contract: Contract, call: Call, got: Tensor, likely: Collection[str]
     return usable[0].rewrite if usable else None
 
 
-def _different(contract: Contract, graph: Graph, got: Tensor) -> _Wrong:
+def different(contract: Contract, graph: Graph, got: Tensor) -> Wrong:
+    """The different wrong values of a graph's result."""
     made = evaluate(contract, graph).get(graph.output)
     if made is None or made.dtype != got.dtype or made.open.shape != graph.shape:
-        return _Wrong(0, 0)
+        return Wrong(0, 0)
     legal, is_open, codes = _aligned(made, got, graph)
     if codes.shape != is_open.shape:
-        return _Wrong(0, 0)
+        return Wrong(0, 0)
     wrong = ~((legal == codes).any(0) | is_open) & np.isfinite(values(got.dtype, codes))
     pairs = np.unique(np.vstack([codes, legal])[:, wrong], axis=1)
-    return _Wrong(len(np.unique(pairs[0])), pairs.shape[1])
+    return Wrong(len(np.unique(pairs[0])), pairs.shape[1])
 
 
 def gives(contract: Contract, call: Call, got: Tensor, name: str) -> Rewrite | None:
@@ -230,26 +271,58 @@ def violates_in_graph(
 def _candidates(graph: Graph) -> Iterator[_Candidate]:
     """Graphs with one mistake, the simplest first."""
     path = _path(graph)
-    if graph.lone is not None and _result_dtype(graph) in ("float16", "bfloat16"):
-        yield _Candidate(
-            _rewrite("unrounded", "does not round the result to its type before it goes on"), graph, "wide"
-        )
+    wide = _in_float32_throughout(graph, path)
+    yield from wide[:1]
     yield from _left_out(graph, path)
     yield from _merged_pairs(graph)
     yield from _pooled_codes(graph, path)
     yield from _with_parameters_of_another(graph, path)
     yield from _on_another_axis(graph, path)
     yield from _with_odd_results(graph, path)
-    if graph.lone is not None and _is_affine(graph.lone):
+    expands = graph.lone is not None and _is_affine(graph.lone)
+    if expands:
         yield _Candidate(_EXPANDED, graph, "expanded", is_loose=True)
     for candidate in _by_fake_quantize(graph, path):
         yield candidate
-        if graph.lone is not None and _is_affine(graph.lone):
-            yield replace(candidate, rewrite=_both(_EXPANDED, candidate.rewrite), start="expanded", is_loose=True)
+        if expands:
+            yield _with(_EXPANDED, candidate, start="expanded")
+    yield from wide[1:]
+    yield from _with_float8_of_float16(graph, path)
     if any(node.operator == QUANTIZE for node in path):
         for way in _WRONG_ROUNDINGS:
             yield _Candidate(_rounded(way), graph, rounding=way)
     yield from _with_pair_added(graph, path)
+
+
+def _with(first: Rewrite, candidate: _Candidate, **changes: Any) -> _Candidate:
+    """A candidate with another mistake before its own."""
+    return replace(candidate, rewrite=_both(first, candidate.rewrite), is_loose=True, **changes)
+
+
+def _in_float32_throughout(graph: Graph, path: Sequence[Node]) -> list[_Candidate]:
+    """The graph of a half-precision call in float32, with other mistakes of plugins that compute so."""
+    dtype = "" if graph.lone is None else _result_dtype(graph)
+    if dtype not in ("float16", "bfloat16"):
+        return []
+    plain = _Candidate(_UNROUNDED, graph, "wide")
+    listed = [plain]
+    for candidate in _by_fake_quantize(graph, path):
+        listed.append(_with(_UNROUNDED, candidate, start="wide"))
+        if _is_affine(_widened_call(graph)):
+            listed.append(_with(_UNROUNDED, _with(_EXPANDED, candidate), start="wide expanded"))
+    changing = [node.operator for node in path if node.operator in (DEQUANTIZE, *_ON_FLOATS) and not _only_moves(node)]
+    if dtype == "bfloat16" and changing and changing[-1] != QUANTIZE:
+        listed += [_by_last_bit(each) for each in listed]
+    return listed
+
+
+def _only_moves(node: Node) -> bool:
+    return node.operator in ("Resize", "Where")
+
+
+def _by_last_bit(candidate: _Candidate) -> _Candidate:
+    """A candidate with another cast to bfloat16 at the end."""
+    return replace(candidate, rewrite=_both(candidate.rewrite, _LAST_BIT), is_loose=True, by_last_bit=True)
 
 
 def _combined(singles: Sequence[_Candidate]) -> Iterator[_Candidate]:
@@ -295,18 +368,27 @@ def _by_fake_quantize(graph: Graph, path: Sequence[Node]) -> Iterator[_Candidate
     """The graph with OpenVINO's FakeQuantize for QuantizeLinear, or also for a DequantizeLinear after it."""
     quantizing = [node for node in path if node.operator == QUANTIZE]
     for is_fused, is_clamped in product((True, False), (False, True)) if quantizing else ():
-        nodes = list(graph.nodes)
+        nodes, constants = list(graph.nodes), dict(graph.constants)
         for node in quantizing:
             after = [each for each in nodes if node.output in each.inputs]
             index, attributes = nodes.index(node), {**node.attributes, CLAMPED: int(is_clamped)}
+            inputs = _with_zero_point(graph, node, _quantized_dtype(graph, node), constants)
             if is_fused and len(after) == 1 and after[0].operator == DEQUANTIZE and graph.output != node.output:
                 nodes.remove(after[0])
-                inputs = (*node.inputs, *after[0].inputs[1:])
-                output = after[0].output
-                nodes[index] = Node(WITHIN_RANGE, inputs, output, attributes)
+                later = _with_zero_point(graph, after[0], _quantized_dtype(graph, node), constants)
+                nodes[index] = Node(WITHIN_RANGE, (*inputs, *later[1:]), after[0].output, attributes)
             else:
-                nodes[index] = replace(node, operator=WITHIN_RANGE, attributes=attributes)
-        yield _Candidate(_FAKE_QUANTIZE, replace(graph, nodes=tuple(nodes)))
+                nodes[index] = replace(node, operator=WITHIN_RANGE, inputs=inputs, attributes=attributes)
+        yield _Candidate(_FAKE_QUANTIZE, replace(graph, nodes=tuple(nodes), constants=constants))
+
+
+def _with_zero_point(graph: Graph, node: Node, dtype: str, constants: dict[str, Tensor]) -> tuple[str, ...]:
+    """The inputs of a node with a zero point, which becomes a constant of the graph if it is absent."""
+    if len(node.inputs) > 2:
+        return node.inputs
+    name = f"{node.output}_zero"
+    constants[name] = Tensor(dtype, np.zeros(_tensor_of(graph, node.inputs[1]).shape, code_dtype(dtype)))
+    return (*node.inputs, name)
 
 
 def _merged_pairs(graph: Graph) -> Iterator[_Candidate]:
@@ -457,6 +539,30 @@ def _with_parameters_of_another(graph: Graph, path: Sequence[Node]) -> Iterator[
             yield _Candidate(rewrite, replace(graph, nodes=made), is_loose=True)
 
 
+def _with_float8_of_float16(graph: Graph, path: Sequence[Node]) -> Iterator[_Candidate]:
+    """The graph with quotients that become float16 before float8, with and without the zero point."""
+    nodes = [node for node in path if node.operator == QUANTIZE]
+    if graph.lone is None or not any(_quantized_dtype(graph, node).startswith("float8") for node in nodes):
+        return
+    name = _PREFIX + f"no-zero-point:{QUANTIZE}"
+    bare = [each for each in _with_parameters_of_another(graph, path) if each.rewrite.name == name]
+    is_half = _result_dtype(graph) != "float32"
+    for first, rounding in product((_Candidate(_rounded(_HALF), graph), *bare), ("", _HALF)):
+        if first.graph is graph and not rounding:
+            continue  # no mistake
+        rewrite = _both(first.rewrite, _rounded(rounding)) if rounding and first.graph is not graph else first.rewrite
+        made = replace(first, rewrite=rewrite, rounding=rounding, is_loose=True)
+        yield made
+        if is_half:
+            yield _with(_UNROUNDED, made, start="wide")
+        if _result_dtype(graph) == "bfloat16" and path[-1].operator != QUANTIZE:
+            yield _by_last_bit(_with(_UNROUNDED, made, start="wide"))
+
+
+def _quantized_dtype(graph: Graph, node: Node) -> str:
+    return quantized_dtype(_tensor_of(graph, node.inputs[2]) if len(node.inputs) > 2 else None, node.attributes)
+
+
 def _has_one_element(graph: Graph, name: str) -> bool:
     return _tensor_of(graph, name).size == 1
 
@@ -564,22 +670,29 @@ _ON_FLOATS = (QUANTIZE, "Relu", "Neg", "Abs", "Max", "Min", "Clip", "Mul", "MaxP
 def _explains(contract: Contract, candidate: _Candidate, got: Tensor) -> bool:
     try:
         start = _STARTS[candidate.start](contract, candidate)
-        graph = _in_float32(candidate.graph) if candidate.start == "wide" else candidate.graph
+        is_wide = candidate.start.startswith("wide")
+        graph = _in_float32(candidate.graph) if is_wide else candidate.graph
         quantizing = partial(_quantized, candidate.rounding) if candidate.rounding else None
         made = evaluate(contract, graph, start, quantizing).get(graph.output)
     except (ValueError, IndexError, KeyError, AssertionError):
         return False  # the mistake is impossible with these shapes and types
-    if made is not None and candidate.start == "wide" and made.dtype == "float32" != got.dtype in FLOATS:
-        made = united(got.dtype, np.asarray(cast(made.numbers, got.dtype)).reshape(made.codes.shape), made.open)
-    return _gives(made, got, candidate.graph)
+    if made is not None and is_wide and made.dtype == "float32" != got.dtype in FLOATS:
+        codes = cast_by_last_bit(made.numbers) if candidate.by_last_bit else cast(made.numbers, got.dtype)
+        made = united(got.dtype, np.asarray(codes).reshape(made.codes.shape), made.open)
+    return matches(made, got, candidate.graph)
 
 
-def _gives(made: Values | None, got: Tensor, graph: Graph) -> bool:
+def matches(made: Values | None, got: Tensor, graph: Graph) -> bool:
     """True if each value is legal or open, and at least one is not open.
 
     The result of a graph that only moves data was moved back to that of the lone call.
     """
-    if made is None or made.dtype != got.dtype or made.open.shape != graph.shape or made.open.all():
+    return made is not None and not made.open.all() and _agrees(made, got, graph)
+
+
+def _agrees(made: Values, got: Tensor, graph: Graph) -> bool:
+    """True if each value is legal or open."""
+    if made.dtype != got.dtype or made.open.shape != graph.shape:
         return False
     legal, is_open, codes = _aligned(made, got, graph)
     if not codes.shape == is_open.shape == legal.shape[1:]:
@@ -592,8 +705,7 @@ def _aligned(made: Values, got: Tensor, graph: Graph) -> tuple[NDArray[Any], NDA
     legal, is_open = made.codes.reshape(len(made.codes), -1), made.open.reshape(-1)
     if not graph.changes_values:
         legal, is_open = legal[:, graph.places], is_open[graph.places]
-    codes = canonical(got.codes, got.dtype) if got.dtype in FLOAT_FORMATS else got.codes
-    return legal, is_open, codes.reshape(-1)
+    return canonical(legal, made.dtype), is_open, canonical(got.codes, got.dtype).reshape(-1)
 
 
 def _half_away(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -601,6 +713,12 @@ def _half_away(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 _WRAPS, _LOWEST = "wraps around", "gives the lowest code for every infinity"
+
+_INT32 = "casts the quotient to int32 before it saturates"
+"""The rounding of onnx's reference evaluator. On x86, the lowest int32 takes the place of what int32 cannot hold."""
+
+_HALF = "rounds the quotient to float16 before the cast"
+"""The conversion to float8 of OpenVINO."""
 
 _PLAIN = "rounds half to even"
 """The rounding of the text. Unlike the text, it gives a code for a subnormal scale too."""
@@ -613,9 +731,13 @@ _WRONG_ROUNDINGS: Mapping[str, _Rounding] = {
     "rounds half up": lambda numbers: np.floor(numbers + 0.5),
     "rounds half away from zero": _half_away,
     _WRAPS: np.rint,
+    _INT32: np.rint,
     _LOWEST: np.rint,
 }
 """Ways of QuantizeLinear to round a quotient that its text does not admit. `_WRAPS` does not saturate."""
+
+_BEYOND = (_INT32, _LOWEST)
+"""Ways that are right for most quotients, and give one code for all that are beyond a bound."""
 
 _ROUNDINGS: Mapping[str, _Rounding] = {_PLAIN: np.rint, **_WRONG_ROUNDINGS}
 
@@ -636,7 +758,9 @@ def _quantized(
         raise ValueError("no text of a QuantizeLinear")
     x = inputs[0]
     dtype = inputs[2].dtype if len(inputs) > 2 else str(node.attributes.get("output_dtype", "uint8"))
-    if dtype not in INTEGERS:
+    if way == _HALF and dtype.startswith("float8"):
+        return _quantized_from_float16(contract, call, node, inputs)
+    if dtype not in INTEGERS or way == _HALF:
         raise ValueError("only integers")
     lowest, highest = integer_range(dtype)
     axis, block_size = int(node.attributes.get("axis", 1)), int(node.attributes.get("block_size", 0))
@@ -648,12 +772,29 @@ def _quantized(
     with np.errstate(all="ignore"):
         exact = np.asarray(x.numbers / divisor)
         for quotient in (exact, values(x.dtype, np.asarray(cast(exact, x.dtype)))):
-            numbers = np.nan_to_num(_ROUNDINGS[way](quotient.reshape(x.codes.shape)) + offset)
+            rounded = _ROUNDINGS[way](quotient.reshape(x.codes.shape))
+            if way == _INT32:
+                rounded = np.where((rounded >= -(2.0**31)) & (rounded < 2.0**31), rounded, -(2.0**31))
+            numbers = np.nan_to_num(rounded + offset)
             kept = np.mod(numbers - lowest, highest - lowest + 1) + lowest if way == _WRAPS else numbers
             kept = np.where(np.isinf(quotient), lowest, kept) if way == _LOWEST else kept
+            # The sum with the zero point is in int32, too.
+            kept = np.mod(numbers + 2.0**31, 2.0**32) - 2.0**31 if way == _INT32 else kept
             pieces.append(encode(dtype, np.clip(kept, lowest, highest).astype(np.int64)))
-    unclear = np.isnan(exact) if way == _LOWEST else ~np.isfinite(exact)
+    unclear = np.isnan(exact) if way in _BEYOND else ~np.isfinite(exact)
     return united(dtype, np.concatenate(pieces), x.open | unclear.any(0))
+
+
+def _quantized_from_float16(contract: Contract, call: Call, node: Node, inputs: list[Values]) -> Values:
+    """The codes of float8 that the text gives for the quotient in float16."""
+    x, scale, *zero_points = inputs
+    axis, block_size = int(node.attributes.get("axis", 1)), int(node.attributes.get("block_size", 0))
+    with np.errstate(all="ignore"):
+        quotient = x.numbers / values(scale.dtype, spread(scale.tensor(0), x.tensor(0), axis, block_size))
+        halves = cast(values("float32", np.asarray(cast(quotient, "float32"))), "float16")
+    operand = Values("float16", np.asarray(halves).reshape(x.codes.shape), x.open | ~np.isfinite(quotient).all(0))
+    one = np.full(scale.open.shape, cast(np.ones(()), "float16"), np.uint16)
+    return quantized(contract, call, node, [operand, fixed(Tensor("float16", one)), *zero_points])
 
 
 def _codes_of_x(contract: Contract, candidate: _Candidate) -> Values:
@@ -685,6 +826,13 @@ def _expanded(contract: Contract, candidate: _Candidate) -> Values:
     return united(operands.output_dtype, codes[np.newaxis], np.zeros(operands.shape, np.bool_))
 
 
+def _unrounded_expanded(contract: Contract, candidate: _Candidate) -> Values:
+    """The call's result in float32, computed as x * scale - zero point * scale."""
+    operands = replace(contract.operands(_lone(candidate.graph)), output_dtype="float32")
+    codes = np.asarray(by_name("fused+rounded-float32").evaluate(operands)).reshape(operands.shape)
+    return united("float32", codes[np.newaxis], np.zeros(operands.shape, np.bool_))
+
+
 def _kept(contract: Contract, candidate: _Candidate) -> Values:
     """The call's legal results in which no subnormal number counts as zero."""
     legal = legal_set(contract, _lone(candidate.graph))
@@ -693,13 +841,17 @@ def _kept(contract: Contract, candidate: _Candidate) -> Values:
 
 def _in_float32(graph: Graph) -> Graph:
     """The graph with every half-precision constant as a float32."""
-    lone = _lone(graph)
     return replace(
         graph,
         inputs=_widened(graph.inputs),
         constants=_widened(graph.constants),
-        lone=replace(lone, tensors=_widened(lone.tensors)),
+        lone=_widened_call(graph),
     )
+
+
+def _widened_call(graph: Graph) -> Call:
+    lone = _lone(graph)
+    return replace(lone, tensors=_widened(lone.tensors))
 
 
 def _widened(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -717,6 +869,7 @@ _STARTS: Mapping[str, Any] = {
     "codes": _codes_of_x,
     "pooled": _pooled,
     "wide": _unrounded,
+    "wide expanded": _unrounded_expanded,
     "expanded": _expanded,
     "kept": _kept,
 }

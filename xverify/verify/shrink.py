@@ -21,6 +21,7 @@ from xverify.strategies.smaller import less_around, smaller_calls, squeezed
 from xverify.verify import changes, editions, equivalence, variants, verdicts
 from xverify.verify.attribute import named
 from xverify.verify.findings import Discrepancy, Finding
+from xverify.verify.graph_recipes import violates_by_recipe
 from xverify.verify.rewrites import is_rewrite, violates_in_graph
 from xverify.verify.verdicts import Judged
 
@@ -130,7 +131,10 @@ def _discrepancies(
         if verdict == Verdict.VIOLATION and (in_graph or any(map(is_rewrite, finding.readings))):
             rewrite = finding.readings[0] if finding.readings else None
             assert outcome.tensor is not None
-            discrepancies.append(violates_in_graph(judged, label, outcome.tensor, comparison, rewrite))
+            if rewrite is None or is_rewrite(rewrite):
+                discrepancies.append(violates_in_graph(judged, label, outcome.tensor, comparison, rewrite))
+            else:
+                discrepancies.append(violates_by_recipe(judged, label, outcome.tensor, comparison, rewrite))
         elif verdict == Verdict.VIOLATION:
             recipes = [named(judged.contract, name) for name in finding.readings]
             elsewhere = judged.contract.readings(judged.call)[0] if len(recipes) > 1 else None

@@ -339,7 +339,7 @@ def violates(
     where = None if elsewhere is None else comparison.wrong
     if recipe is not None and not gives(contract, judged.call, got, recipe, where):
         return None
-    clause = _clause(judged, recipe)
+    clause = value_clause(judged, recipe)
     contradicts = f"contradicts {clause_text(judged, clause)!r}"
     count = comparison.wrong_values
     if judged.legal is not None and judged.legal.in_graph:
@@ -364,7 +364,7 @@ def violates(
     return Discrepancy(key, summary, by, count, comparison.max_ulp, (recipe.name, elsewhere.name))
 
 
-def _clause(judged: Judged, recipe: Recipe | None) -> str:
+def value_clause(judged: Judged, recipe: Recipe | None) -> str:
     """The clause that a recipe's values contradict.
 
     It is the formula's for an indexing mistake and for zeros.
@@ -407,7 +407,7 @@ def mixed(
         return None
     if recipe is not None and not gives(contract, judged.call, got, recipe):
         return None
-    clause = _clause(judged, recipe)
+    clause = value_clause(judged, recipe)
     summary = f"{subject} gives legal values that no single reading of the text explains ({_types(cell)})"
     count = judged.call.values
     if recipe is None:
