@@ -12,9 +12,18 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from xverify.arithmetic.reading import Operands
-from xverify.arithmetic.stages import FOLDED, StageOptions, resolved
+from xverify.arithmetic.stages import FOLDED, LIMITED, StageOptions, resolved
 from xverify.core.call import BITS
-from xverify.core.dtypes import FLOATS, INTEGERS, SIGNED, SMALL_FLOATS, UNIT_EXPONENT, integer_range, values
+from xverify.core.dtypes import (
+    FLOATS,
+    INTEGERS,
+    NAN_AS_NUMBER,
+    SIGNED,
+    SMALL_FLOATS,
+    UNIT_EXPONENT,
+    integer_range,
+    values,
+)
 
 Recipe = TypeVar("Recipe", bound=StageOptions)
 
@@ -29,6 +38,7 @@ _LARGEST = {
     "float8_e4m3fnuz": 240,
     "float8_e5m2": 57344,
     "float8_e5m2fnuz": 57344,
+    **dict.fromkeys(NAN_AS_NUMBER, 480),
 }
 _OPERAND_BITS = 4
 """Largest number of significant bits of a small float."""
@@ -160,7 +170,7 @@ def _with_float_zero_point(reading: StageOptions, types: Types) -> StageOptions:
         result = replace(result, difference="exact")
     if result.operation in ("multiply", "divide"):
         if result.precision == out:
-            final = "saturated" if result.final == "saturated" else "nearest"
+            final = result.final if result.final in LIMITED else "nearest"
             flushes = "flush-results" if result.subnormals == "flush-products" else result.subnormals
             result = replace(result, precision="once", final=final, subnormals=flushes)
         if result.precision in ("once", "float64"):
@@ -316,7 +326,7 @@ def _simpler_precision(reading: StageOptions, types: Types) -> StageOptions:
         return reading
     if precision == out:
         # The final cast has nothing left to round. A product that was flushed is a result that was flushed.
-        final: Any = "saturated" if reading.final == "saturated" else "nearest"
+        final: Any = reading.final if reading.final in LIMITED else "nearest"
         subnormals = "flush-results" if reading.subnormals == "flush-products" else reading.subnormals
         return replace(reading, precision="once", final=final, subnormals=subnormals)
     scale, bits = _scale_type(reading, types), _rounded_bits(reading, types)

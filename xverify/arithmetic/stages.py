@@ -19,6 +19,7 @@ from xverify.core.rounding import (
     F64,
     cast,
     cast_by_last_bit,
+    cast_clamped,
     cast_saturated,
     cast_toward_zero,
     difference_over,
@@ -41,12 +42,15 @@ Difference = Literal["exact", "float32", "output", "float16", "bfloat16"]
 ScaleCast = Literal["none", "output", "float32", "float16", "bfloat16"]
 Operation = Literal["multiply", "divide", "reciprocal", "folded", "fused", "folded-always", "fused-last-bit"]
 Precision = Literal["once", "float32", "output", "float64", "float16", "bfloat16"]
-Final = Literal["nearest", "truncated", "saturated", "via-float32", "last-bit"]
+Final = Literal["nearest", "truncated", "saturated", "via-float32", "last-bit", "clamped"]
 Subnormals = Literal["kept", "flush-results", "flush-products", "flush-inputs", "flush-all"]
 Zero = Literal["signed", "unsigned"]
 
 FOLDED: tuple[Operation, ...] = ("folded", "fused", "folded-always", "fused-last-bit")
 """The operations that multiply x and the zero point by the scale."""
+
+LIMITED: tuple[Final, ...] = ("saturated", "clamped")
+"""The final casts that give no infinity."""
 
 _SUBTRACTION: dict[Subtraction, str] = {
     "exact": "subtracts exactly",
@@ -70,6 +74,7 @@ _FINAL: dict[Final, str] = {
     "saturated": ", takes the largest finite number for what overflows",
     "via-float32": ", rounds the result to float32 before it is cast",
     "last-bit": ", casts float32 to bfloat16 by half of the last kept bit, so that it truncates even numbers",
+    "clamped": ", takes the largest finite number for what overflows and for NaN",
 }
 _SUBNORMALS: dict[Subnormals, str] = {
     "kept": "",
@@ -392,6 +397,8 @@ def finished(numbers: F64, out: str, final: str, subnormals: str, zero: str) -> 
         codes = cast_toward_zero(numbers, out)
     elif final == "saturated":
         codes = cast_saturated(numbers, out)
+    elif final == "clamped":
+        codes = cast_clamped(numbers, out)
     elif final == "last-bit" and out == "bfloat16":
         codes = cast_by_last_bit(numbers)
     else:

@@ -113,6 +113,7 @@ _FINALS: Mapping[str, str] = {
     "saturated": "takes the largest finite number for what overflows",
     "via-float32": "rounds the result to float32 first",
     "last-bit": "truncates even numbers in the cast to bfloat16",
+    "clamped": "takes the largest finite number for what overflows and for NaN",
 }
 _FLUSHES: Mapping[str, str] = {
     "kept": "keeps subnormals",

@@ -259,6 +259,12 @@ def _is_telling(evidence: Evidence) -> bool:
     return len(numbers) >= FEW_DISTINCT
 
 
+def is_poor(evidence: Evidence) -> bool:
+    """True if the kept wrong results are too few, or too plain, to show a recipe, and no reading gives all values."""
+    values_kept = sum(int(seen.wrong.sum()) for _, seen in evidence.wrong)
+    return not evidence.others and bool(evidence.wrong) and (values_kept < FEW_SEEN or not _is_telling(evidence))
+
+
 @dataclass(frozen=True)
 class Explained:
     """The recipe of a cell's wrong values, as known at the end of a run."""
