@@ -37,8 +37,8 @@ MIN_EXPONENT = {"float32": -126, "float16": -14, "bfloat16": -126}
 """Exponent of the smallest normal number, which is 2 ** this."""
 
 NAN_AS_NUMBER = {
-    "float8_e4m3fn-nan-as-number": ("float8_e4m3fn", {0x7F: 480.0, 0xFF: -480.0}),
-    "float8_e4m3fn-negative-nan-as-number": ("float8_e4m3fn", {0xFF: -480.0}),
+    "float8_e4m3fn-without-nan": ("float8_e4m3fn", {0x7F: 480.0, 0xFF: -480.0}),
+    "float8_e4m3fn-without-negative-nan": ("float8_e4m3fn", {0xFF: -480.0}),
 }
 """Wrong decodings of a type: the type, and numbers in place of NaN. A call never has such a type, but a mistake reads it."""
 

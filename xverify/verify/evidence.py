@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from xverify.arithmetic import lattice
 from xverify.arithmetic.indexing import Misindexing
 from xverify.arithmetic.reading import Reading
+from xverify.contracts.model import Contract
 from xverify.core.bits import canonical, ulp_distance
 from xverify.core.call import Tensor
 from xverify.core.dtypes import values
@@ -374,6 +375,9 @@ def _in_pieces(evidence: Evidence, legal: Reading | None) -> Explained:
 
 def _largest(evidence: Evidence, legal: Reading | None) -> tuple[Explained, Evidence] | None:
     """The recipe that gives most of the wrong values, and the evidence with the others only."""
+    by_call = _by_call(evidence, legal)
+    if by_call is not None:
+        return by_call
     contract = evidence.wrong[0][0].contract
     results = [replace(seen, places=_some(np.flatnonzero(seen.wrong))) for _, seen in evidence.wrong]
     ranked = sorted(attribute.matching(contract, results), key=lambda each: -int(each[1].sum()))
@@ -390,6 +394,42 @@ def _largest(evidence: Evidence, legal: Reading | None) -> tuple[Explained, Evid
         if enough and (elsewhere := _elsewhere(own, recipe, legal)) is not None:
             return Explained(recipe, elsewhere, own), others
     return None
+
+
+def _by_call(evidence: Evidence, legal: Reading | None) -> tuple[Explained, Evidence] | None:
+    """The recipe that gives every value of the most calls, and the evidence with the other calls only.
+
+    An implementation may choose another kernel for some calls, such as those whose parameters are constants.
+    """
+    contract = evidence.wrong[0][0].contract
+    kept = [(judged, seen) for judged, seen in evidence.wrong if seen.aside is None]
+    if len(kept) < 2 or contract.domain.family == "range":
+        return None
+    found: list[tuple[int, int, Reading, list[int]]] = []
+    for judged, seen in kept:
+        whole = [CheckedResult(seen.call, seen.got, seen.wrong)]
+        for recipe in (attribute.search(contract, whole) or attribute.search(contract, whole, whole=True))[:MOST_PIECES]:
+            same = [index for index, each in enumerate(kept) if _gives_whole(contract, each[1], recipe)]
+            explains = sum(int(kept[index][1].wrong.sum()) for index in same)
+            found.append((len(same), explains, recipe, same))
+    found = [each for each in found if each[1] >= FEW]
+    if not found:
+        return None
+    _, _, recipe, same = max(found, key=lambda each: each[:2])
+    mine = [kept[index] for index in same]
+    right = [probe for probe in evidence.probes if not probe[1].wrong.any()]
+    own, others = (replace(evidence, others=None, wrong=[], probes=right, histogram=Counter()) for _ in range(2))
+    for pair in evidence.wrong:
+        part = own if any(pair is each for each in mine) else others
+        judged, seen = pair
+        part.wrong.append(pair)
+        part.measure(judged, seen.got, seen.wrong)
+    elsewhere = _elsewhere(own, recipe, legal) if _is_telling(own) else None
+    return None if elsewhere is None else (Explained(recipe, elsewhere, own), others)
+
+
+def _gives_whole(contract: Contract, seen: CheckedResult, recipe: Recipe) -> bool:
+    return attribute.gives(contract, seen.call, seen.got, recipe)
 
 
 def _some(places: NDArray[np.int64]) -> NDArray[np.int64]:
