@@ -125,12 +125,13 @@ def test_a_near_search_of_divisions() -> None:
 
 
 def with_negative_zero(operands: Operands) -> Operands:
-    """The triples with -0 less 0 in the first one, which a few readings treat in their own way."""
+    """The triples with -0 less 0, and with the highest code of x less 0, which few readings treat in their own way."""
     codes = {role: array.copy() for role, array in operands.codes.items()}
     if operands.dtypes["x"].startswith("float") and not operands.dtypes["x"].endswith("fnuz"):
         codes["x"][0] = 1 << (BITS[operands.dtypes["x"]] - 1)
-        if "zero_point" in codes:
-            codes["zero_point"][0] = 0
+    codes["x"][1] = (1 << BITS[operands.dtypes["x"]]) - 1
+    if "zero_point" in codes:
+        codes["zero_point"][:2] = 0
     return replace(operands, codes=codes)
 
 
@@ -320,7 +321,7 @@ WORDS = {
     "flush-all": "subnormal scales for zero and flushes", "flush-to-plus": "subnormal in float32 for +0",
     "flush-folded": "for zero in x * scale only", "negated": "adds 0 - zero point", "clamped": "and for NaN",
     "limited-float16": "casts x and the zero point to float16 with the largest number",
-    "fused-output": "to the output type, with the largest float32", "unsigned": "loses the sign of zero",
+    "fused-float16": "to float16, with the largest float32", "unsigned": "loses the sign of zero",
 }  # fmt: skip
 
 

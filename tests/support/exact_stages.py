@@ -16,7 +16,7 @@ Step = Callable[[Value], Value]
 
 LARGEST = {
     dtype: (2 - Fraction(2) ** -FORMATS[dtype].mantissa_bits) * Fraction(2) ** FORMATS[dtype].bias
-    for dtype in ("float32", "float16")
+    for dtype in ("float32", "float16", "bfloat16")
 }
 LEAST_NORMAL = {dtype: Fraction(2) ** (1 - FORMATS[dtype].bias) for dtype in ("float32", "float16", "bfloat16")}
 
@@ -40,7 +40,7 @@ def by_stages(reading: Any, triple: TypedTriple) -> int:
     # The form x * scale - zero point * scale needs a zero point, and a subtraction that is exact or rounds its operands.
     two_products = (
         reading.operation == "folded-always"
-        or (reading.operation in ("folded", "fused", "fused-last-bit", "fused-output") and triple.zero_point is not None)
+        or (reading.operation in ("folded", "fused", "fused-last-bit", "fused-float16") and triple.zero_point is not None)
     ) and (reading.subtraction == "exact" or reading.subtraction.startswith("operands-"))
     without_zero_point = triple.zero_point is None or reading.subtraction == "ignored"
     x, zero_point = triple.x, Fraction(0) if without_zero_point else triple.zero_point
@@ -48,7 +48,10 @@ def by_stages(reading: Any, triple: TypedTriple) -> int:
         kind = named(reading.subtraction.removeprefix("operands-"), out)
         x, zero_point = rounded(kind, x), rounded(kind, zero_point)
     if reading.subtraction == "limited-float16":
-        x, zero_point = (limited(rounded("float16", each), LARGEST["float16"]) for each in (x, zero_point))
+        x, zero_point = (
+            each if isinstance(each, str) else limited(rounded("float16", each), LARGEST["float16"])
+            for each in (x, zero_point)
+        )
     float_x, float_zero_point = (
         name.startswith(("float", "bfloat")) for name in (triple.x_dtype, triple.zero_point_dtype)
     )
@@ -57,18 +60,21 @@ def by_stages(reading: Any, triple: TypedTriple) -> int:
     scale = scale_of(reading, triple)
     step = step_of(reading, out)
     if two_products:
+        omits = False
         if reading.operation == "fused-last-bit" and out == "bfloat16":
             cast = decode(out, by_last_bit(step(multiply(decode(out, by_last_bit(zero_point)), scale))))
             base = limited(cast, LARGEST["float32"])
-        elif reading.operation == "fused-output" and out != "float32":
+        elif reading.operation == "fused-float16" and out == "float16":
             cast = rounded(out, step(multiply(rounded(out, zero_point), scale)))
             base = limited(cast, LARGEST["float32"])
+            omits = bool({zero_point, base} & {Fraction(0), "-0"})
         else:
             base = step(multiply(zero_point, scale))
         if reading.subnormals == "flush-folded":
             scale = without_subnormals("float32", scale)
         product = multiply(x, scale)
         result = step(subtract(product if reading.operation.startswith("fused") else step(product), base))
+        result = step(product) if omits else result
     else:
         folds = reading.subtraction == "exact" or reading.subtraction.startswith("operands-")
         difference = bounded(reading.subtraction, subtract(x, zero_point), triple.x_dtype)
@@ -76,7 +82,7 @@ def by_stages(reading: Any, triple: TypedTriple) -> int:
             difference = Fraction(0)
         # A formula without a difference rounds none.
         if reading.difference != "exact" and not (
-            reading.operation in ("folded", "fused", "folded-always", "fused-last-bit", "fused-output") and folds
+            reading.operation in ("folded", "fused", "folded-always", "fused-last-bit", "fused-float16") and folds
         ):
             difference = rounded(named(reading.difference, out), difference)
         if reading.precision == "float64":  # shows with a float zero point only
@@ -115,7 +121,7 @@ def scale_of(reading: Any, triple: TypedTriple) -> Value:
     """The scale after its cast and flushing."""
     kind = triple.scale_dtype if reading.scale_cast == "none" else named(reading.scale_cast, triple.out)
     if kind == "last-bit":
-        kind, scale = "bfloat16", limited(decode("bfloat16", by_last_bit(triple.scale)), LARGEST["float32"])
+        kind, scale = "bfloat16", limited(decode("bfloat16", by_last_bit(triple.scale)), LARGEST["bfloat16"])
     else:
         scale = triple.scale if reading.scale_cast == "none" else rounded(kind, triple.scale)
     if reading.subnormals in ("flush-inputs", "flush-all"):

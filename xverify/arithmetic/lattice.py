@@ -349,8 +349,8 @@ def _foldings(types: Types) -> tuple[stages.Operation, ...]:
     if not types.zero_point:
         return ("folded-always",)
     of_output: dict[str, tuple[stages.Operation, ...]] = {
-        "bfloat16": ("fused-last-bit", "fused-output"),
-        "float16": ("fused-output",),
+        "bfloat16": ("fused-last-bit",),
+        "float16": ("fused-float16",),
     }
     return ("folded", "fused", *of_output.get(types.out, ()))
 

@@ -40,7 +40,7 @@ _LARGEST = {
     "float8_e5m2fnuz": 57344,
     **dict.fromkeys(NAN_AS_NUMBER, 480),
 }
-_LIMITING = ("fused-last-bit", "fused-output")
+_LIMITING = ("fused-last-bit", "fused-float16")
 """Operations that limit the product of the zero point to finite numbers."""
 
 _CHANGES_SCALE = ("flush-inputs", "flush-all", "flush-to-plus", "flush-folded")
@@ -99,7 +99,7 @@ def _simplified(reading: StageOptions, types: Types) -> StageOptions:
         return _simplified(replace(reading, operation="folded"), types)
     if reading.operation == "fused-last-bit" and types.out != "bfloat16":
         return _simplified(replace(reading, operation="fused"), types)
-    if reading.operation == "fused-output" and types.out == "float32":
+    if reading.operation == "fused-float16" and types.out != "float16":
         return _simplified(replace(reading, operation="fused"), types)
     if reading.final == "last-bit" and types.out != "bfloat16":
         return _simplified(replace(reading, final="nearest"), types)
@@ -292,10 +292,8 @@ def _simpler_subtraction(subtraction: Any, types: Types) -> Any:
 
 
 def _within_float16(dtype: str) -> bool:
-    """True if no value of a type is infinite in float16."""
-    if dtype in INTEGERS:
-        return max(map(abs, integer_range(dtype))) < 65520
-    return dtype not in FLOATS and not dtype.startswith("float8_e5m2")
+    """True if no finite value of a type is infinite in float16."""
+    return dtype not in FLOATS and (dtype not in INTEGERS or max(map(abs, integer_range(dtype))) < 65520)
 
 
 def _difference_ends(subtraction: str, types: Types) -> tuple[int, int]:

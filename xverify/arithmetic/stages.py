@@ -40,13 +40,13 @@ Subtraction = Literal[
 ]  # fmt: skip
 Difference = Literal["exact", "float32", "output", "float16", "bfloat16"]
 ScaleCast = Literal["none", "output", "float32", "float16", "bfloat16", "last-bit"]
-Operation = Literal["multiply", "divide", "reciprocal", "folded", "fused", "folded-always", "fused-last-bit", "fused-output"]
+Operation = Literal["multiply", "divide", "reciprocal", "folded", "fused", "folded-always", "fused-last-bit", "fused-float16"]
 Precision = Literal["once", "float32", "output", "float64", "float16", "bfloat16"]
 Final = Literal["nearest", "truncated", "saturated", "via-float32", "last-bit", "clamped"]
 Subnormals = Literal["kept", "flush-results", "flush-products", "flush-inputs", "flush-all", "flush-to-plus", "flush-folded"]
 Zero = Literal["signed", "unsigned"]
 
-FOLDED: tuple[Operation, ...] = ("folded", "fused", "folded-always", "fused-last-bit", "fused-output")
+FOLDED: tuple[Operation, ...] = ("folded", "fused", "folded-always", "fused-last-bit", "fused-float16")
 """The operations that multiply x and the zero point by the scale."""
 
 LIMITED: tuple[Final, ...] = ("saturated", "clamped")
@@ -68,7 +68,7 @@ _SUBTRACTION: dict[Subtraction, str] = {
     "saturate-int32": "subtracts in int32 and saturates",
     "ignored": "ignores the zero point",
     "negated": "adds 0 - zero point, which loses the sign of -0 - 0",
-    "limited-float16": "casts x and the zero point to float16 with the largest number for infinity and subtracts",
+    "limited-float16": "casts x and the zero point to float16 with the largest number for what overflows and subtracts",
 }
 _FINAL: dict[Final, str] = {
     "nearest": "",
@@ -134,7 +134,7 @@ def _combining(operation: Operation, precision: Precision) -> str:
     fused = f"computes x * scale - zero point * scale by a fused multiply-add, {each}"
     if operation == "fused":
         return fused
-    to = _TYPES["last-bit" if operation == "fused-last-bit" else "output"]
+    to = _TYPES["last-bit"] if operation == "fused-last-bit" else "float16"
     return f"casts the zero point and zero point * scale to {to}, with the largest float32 for infinity, {fused}"
 
 
@@ -152,14 +152,14 @@ class StageOptions:
     scale_cast: ScaleCast = "none"
     """The type to which the scale is cast first.
 
-    "last-bit" means the cast to bfloat16 of the final cast "last-bit", with the largest float32 for infinity.
+    "last-bit" means the cast to bfloat16 of the final cast "last-bit", with the largest bfloat16 for infinity.
     """
     operation: Operation = "multiply"
     """The way to combine difference and scale.
 
     "folded" and "fused" mean x * scale - zero point * scale. "folded-always" subtracts 0 * scale if there is no zero point.
-    "fused-output" means "fused", with the zero point and its product cast to the output type, and the largest float32 for
-    infinity. "fused-last-bit" means the same with the cast to bfloat16 of the final cast "last-bit".
+    "fused-last-bit" means "fused", with the zero point and its product cast as the final cast "last-bit" does, and the largest
+    float32 for infinity. "fused-float16" means the same with the usual cast to float16, and subtracts no product that is 0.
     """
     precision: Precision = "once"
     """The type of each result of the operation; "once" stands for one rounding, to the output type."""
@@ -262,14 +262,16 @@ def operands_of(triples: Triples, subtraction: str) -> tuple[F64, F64]:
         if triples.float_zero_point:
             zero_point = _whole(zero_point, subtraction, triples.x_dtype)
     if subtraction == "limited-float16":
-        return _limited(to_dtype(x, "float16"), _LARGEST_FLOAT16), _limited(to_dtype(zero_point, "float16"), _LARGEST_FLOAT16)
+        rounded = (np.where(np.isfinite(each), _limited(to_dtype(each, "float16"), 65504.0), each) for each in (x, zero_point))
+        x, zero_point = rounded
+        return x, zero_point
     if subtraction.startswith("operands-") and subtraction != "operands-float64":
         dtype = resolved(subtraction, triples.out).removeprefix("operands-")
         x, zero_point = to_dtype(x, dtype), to_dtype(zero_point, dtype)
     return x, zero_point
 
 
-_LARGEST_FLOAT16, _LARGEST_FLOAT32 = 65504.0, float(np.finfo(np.float32).max)
+_LARGEST_BFLOAT16, _LARGEST_FLOAT32 = 255 * 2.0**120, float(np.finfo(np.float32).max)
 
 
 def _limited(numbers: F64, largest: float) -> F64:
@@ -322,7 +324,7 @@ def factor(triples: Triples, scale_cast: str, subnormals: str) -> F64:
     """The scale after its cast and flushing."""
     dtype = triples.scale_dtype if scale_cast == "none" else resolved(scale_cast, triples.out)
     if scale_cast == "last-bit":
-        dtype, scale = "bfloat16", _limited(_by_last_bit(triples.scale), _LARGEST_FLOAT32)
+        dtype, scale = "bfloat16", _limited(_by_last_bit(triples.scale), _LARGEST_BFLOAT16)
     else:
         scale = triples.scale if scale_cast == "none" else to_dtype(triples.scale, dtype)
     # float8_e8m0fnu has no subnormals, but its least numbers are subnormal in float32, the type of the arithmetic.
@@ -389,7 +391,7 @@ def folded(
     """x * scale - zero_point * scale, each step rounded to ``precision``.
 
     precision: "once" stands for the output type here.
-    operation: "fused", "fused-last-bit" and "fused-output" do not round x * scale before the subtraction.
+    operation: "fused", "fused-last-bit" and "fused-float16" do not round x * scale before the subtraction.
     """
     kind = triples.out if precision == "once" else resolved(precision, triples.out)
 
@@ -400,10 +402,12 @@ def folded(
         odd = product_to_odd(operand, triples.exponent, scale) if triples.wide and kind != "float64" else plain
         return _rounded(odd, plain, kind, subnormals)
 
+    omitted: NDArray[np.bool_] | None = None
     if operation == "fused-last-bit" and triples.out == "bfloat16":
         base = _limited(_by_last_bit(product(_by_last_bit(zero_point))), _LARGEST_FLOAT32)
-    elif operation == "fused-output" and triples.out != "float32":
-        base = _limited(to_dtype(product(to_dtype(zero_point, triples.out)), triples.out), _LARGEST_FLOAT32)
+    elif operation == "fused-float16" and triples.out == "float16":
+        base = _limited(to_dtype(product(to_dtype(zero_point, "float16")), "float16"), _LARGEST_FLOAT32)
+        omitted = (zero_point == 0) | (base == 0)
     else:
         base = product(zero_point)
     if subnormals == "flush-folded":
@@ -420,7 +424,8 @@ def folded(
         total, odd = sums(upper * scale, (x - upper) * scale, -base)
     # The halves lose the sign of a product that is zero.
     regular = np.isfinite(nearest) & (total != 0.0)
-    return _rounded(np.where(regular, odd, nearest), np.where(regular, total, nearest), kind, subnormals)
+    result = _rounded(np.where(regular, odd, nearest), np.where(regular, total, nearest), kind, subnormals)
+    return result if omitted is None else np.where(omitted, product(x), result)
 
 
 def _by_last_bit(numbers: F64) -> F64:

@@ -108,7 +108,7 @@ _OPERATIONS: Mapping[str, str] = {
     "fused": "computes x * scale - zero point * scale by a fused multiply-add",
     "fused-last-bit": "computes x * scale - zero point * scale, with zero point and product truncated to bfloat16",
     "folded-always": "computes x * scale - 0 * scale without a zero point",
-    "fused-output": "computes x * scale - zero point * scale, with zero point and product rounded to the output type",
+    "fused-float16": "computes x * scale - zero point * scale, with zero point and product rounded to float16",
 }
 _FINALS: Mapping[str, str] = {
     "nearest": "rounds the result to nearest",

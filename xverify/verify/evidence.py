@@ -402,23 +402,23 @@ def _by_call(evidence: Evidence, legal: Reading | None) -> tuple[Explained, Evid
     An implementation may choose another kernel for some calls, such as those whose parameters are constants.
     """
     contract = evidence.wrong[0][0].contract
-    kept = [(judged, seen) for judged, seen in evidence.wrong if seen.aside is None]
-    if len(kept) < 2 or contract.domain.family == "range":
+    kept = [pair for pair in evidence.wrong if pair[1].aside is None]
+    if contract.domain.family == "range":
         return None
     found: list[tuple[int, int, Reading, list[int]]] = []
-    for judged, seen in kept:
+    for _, seen in kept:
         whole = [CheckedResult(seen.call, seen.got, seen.wrong)]
         for recipe in (attribute.search(contract, whole) or attribute.search(contract, whole, whole=True))[:MOST_PIECES]:
             same = [index for index, each in enumerate(kept) if _gives_whole(contract, each[1], recipe)]
             explains = sum(int(kept[index][1].wrong.sum()) for index in same)
-            found.append((len(same), explains, recipe, same))
-    found = [each for each in found if each[1] >= FEW]
+            if explains >= FEW or sum(kept[index][1].got.size for index in same) >= FEW_NEAR:
+                found.append((len(same), explains, recipe, same))
     if not found:
         return None
     _, _, recipe, same = max(found, key=lambda each: each[:2])
     mine = [kept[index] for index in same]
-    right = [probe for probe in evidence.probes if not probe[1].wrong.any()]
-    own, others = (replace(evidence, others=None, wrong=[], probes=right, histogram=Counter()) for _ in range(2))
+    own, others = (replace(evidence, others=None, wrong=[], right=[], histogram=Counter()) for _ in range(2))
+    own.probes, others.right = [], evidence.right
     for pair in evidence.wrong:
         part = own if any(pair is each for each in mine) else others
         judged, seen = pair
