@@ -40,7 +40,10 @@ def by_stages(reading: Any, triple: TypedTriple) -> int:
     # The form x * scale - zero point * scale needs a zero point, and a subtraction that is exact or rounds its operands.
     two_products = (
         reading.operation == "folded-always"
-        or (reading.operation in ("folded", "fused", "fused-last-bit", "fused-float16") and triple.zero_point is not None)
+        or (
+            reading.operation in ("folded", "fused", "fused-last-bit", "fused-float16")
+            and triple.zero_point is not None
+        )
     ) and (reading.subtraction == "exact" or reading.subtraction.startswith("operands-"))
     without_zero_point = triple.zero_point is None or reading.subtraction == "ignored"
     x, zero_point = triple.x, Fraction(0) if without_zero_point else triple.zero_point

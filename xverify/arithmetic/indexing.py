@@ -178,10 +178,13 @@ def _widened(call: Call, right: Operands, role: str) -> Reread | None:
     tensor = call.tensors[role]
     if tensor.dtype not in ("float16", "bfloat16") or 0 in right.shape:
         return None
-    memory = np.full(2 * tensor.codes.nbytes, BEHIND, np.uint8)
-    memory[: tensor.codes.nbytes] = np.ascontiguousarray(tensor.codes).reshape(-1).view(np.uint8)
-    codes = memory.view(np.uint32).reshape(tensor.shape)
-    gathered = _gathered(call, right, role, codes)
+    laid = tensor.laid_out()
+    owner = laid if laid.base is None else laid.base
+    memory = owner.ravel(order="K").view(np.uint8)
+    own = memory[laid.ctypes.data - owner.ctypes.data :][: 4 * tensor.size]
+    read = np.full(4 * tensor.size, BEHIND, np.uint8)
+    read[: own.size] = own
+    gathered = _gathered(call, right, role, read.view(np.uint32).reshape(tensor.shape))
     return None if gathered is None else ("float32", gathered[1])
 
 

@@ -40,10 +40,14 @@ Subtraction = Literal[
 ]  # fmt: skip
 Difference = Literal["exact", "float32", "output", "float16", "bfloat16"]
 ScaleCast = Literal["none", "output", "float32", "float16", "bfloat16", "last-bit"]
-Operation = Literal["multiply", "divide", "reciprocal", "folded", "fused", "folded-always", "fused-last-bit", "fused-float16"]
+Operation = Literal[
+    "multiply", "divide", "reciprocal", "folded", "fused", "folded-always", "fused-last-bit", "fused-float16"
+]
 Precision = Literal["once", "float32", "output", "float64", "float16", "bfloat16"]
 Final = Literal["nearest", "truncated", "saturated", "via-float32", "last-bit", "clamped"]
-Subnormals = Literal["kept", "flush-results", "flush-products", "flush-inputs", "flush-all", "flush-to-plus", "flush-folded"]
+Subnormals = Literal[
+    "kept", "flush-results", "flush-products", "flush-inputs", "flush-all", "flush-to-plus", "flush-folded"
+]
 Zero = Literal["signed", "unsigned"]
 
 FOLDED: tuple[Operation, ...] = ("folded", "fused", "folded-always", "fused-last-bit", "fused-float16")
@@ -262,7 +266,9 @@ def operands_of(triples: Triples, subtraction: str) -> tuple[F64, F64]:
         if triples.float_zero_point:
             zero_point = _whole(zero_point, subtraction, triples.x_dtype)
     if subtraction == "limited-float16":
-        rounded = (np.where(np.isfinite(each), _limited(to_dtype(each, "float16"), 65504.0), each) for each in (x, zero_point))
+        rounded = (
+            np.where(np.isfinite(each), _limited(to_dtype(each, "float16"), 65504.0), each) for each in (x, zero_point)
+        )
         x, zero_point = rounded
         return x, zero_point
     if subtraction.startswith("operands-") and subtraction != "operands-float64":

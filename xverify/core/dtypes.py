@@ -54,6 +54,7 @@ UNIT_EXPONENT = {
 }
 """Exponent of the smallest subnormal, which is 2 ** this. Each finite value of the type is a multiple of it."""
 
+
 def numpy_dtype(dtype: str) -> np.dtype[Any]:
     """The NumPy or ml_dtypes dtype of that name."""
     return np.dtype(getattr(ml_dtypes, dtype, dtype))

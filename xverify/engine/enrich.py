@@ -1,7 +1,7 @@
-"""Phase: more values for cells whose wrong values are too few, or too plain, to name a recipe.
+"""Part of a phase: more values for cells whose wrong or mixed values are too few, or too plain, to name a recipe.
 
 A recipe of two values is luck. A cell may have no more of them by chance: the calls that show the mistake are rare, small, or
-special. The smallest of them is therefore made again with other numbers, as it is otherwise: in its layout and surroundings.
+special. The smallest of them is made again with other numbers, in the same layouts and surroundings.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from xverify.verify import verdicts
 from xverify.verify.evidence import BEYOND, is_poor
 from xverify.verify.findings import Subject
 from xverify.verify.tally import CellTally
+from xverify.verify.verdicts import Judged
 
 MOST_CELLS = 32
 """The number of cells for which calls are made."""
@@ -29,20 +30,18 @@ MOST_CELLS = 32
 CALLS = 8
 """The number of calls with other codes of x, and of calls with another scale, for a cell."""
 
-LONG = 48
-"""The number of elements that are appended along one axis of x in half of the calls."""
+MORE = 13
+"""The number of elements that are appended along one axis of x, times 2, 4, and so on, in half of the calls."""
 
 
 def enrich(state: RunState) -> None:
     """Make more calls of cells whose wrong values name no recipe, one after the other."""
-    for subject, cell, tally in _poor(state)[:MOST_CELLS]:
-        assert tally.worst is not None
-        worst, _ = tally.worst
-        seed = derived_seed(state.options.seed, "enrich", encode_call(worst.call).hex())
-        for number, call in enumerate(_like(worst.call, np.random.default_rng(seed))):
+    for subject, cell, shown in _poor(state)[:MOST_CELLS]:
+        seed = derived_seed(state.options.seed, "enrich", encode_call(shown.call).hex())
+        for number, call in enumerate(_like(shown.call, np.random.default_rng(seed))):
             if state.out_of(1.0) or state.interrupted.is_set() or subject.name in state.pool.failures:
                 return
-            judged = verdicts.judge(worst.contract, call, 2 * BEYOND + number)
+            judged = verdicts.judge(shown.contract, call, 2 * BEYOND + number)
             if judged.cell != cell or judged.judgement.verdict != "allowed":
                 continue
             outcome = state.pool.ask(subject, call)
@@ -50,34 +49,39 @@ def enrich(state: RunState) -> None:
                 record(state, discrepancy, subject, judged, outcome)
 
 
-def _poor(state: RunState) -> list[tuple[Subject, Cell, CellTally]]:
+def _poor(state: RunState) -> list[tuple[Subject, Cell, Judged]]:
+    """The cells that need more values, each with the call to make again, in a fixed order."""
     cells = [
-        (subject, cell, tally)
+        (subject, cell, shown)
         for (subject, cell), tally in state.tally.cells.items()
-        if tally.worst is not None
-        and not tally.graphs
-        and state.tally.judged_by[subject, cell.contract]
-        and tally.worst[0].contract.domain.family == "linear"
-        and tally.worst[0].call.values
-        and is_poor(tally.evidence)
+        if state.tally.judged_by[subject, cell.contract] and (shown := _shown(tally)) is not None
     ]
     return sorted(cells, key=lambda entry: (entry[1], entry[0].label))
 
 
+def _shown(tally: CellTally) -> Judged | None:
+    """The call of a cell that shows its mistake; None if the cell has values enough, or no mistake."""
+    shown = tally.worst or tally.mixture
+    if shown is None or tally.graphs or tally.evidence.others or not (tally.mixture or is_poor(tally.evidence)):
+        return None
+    judged = shown[0]
+    return judged if judged.contract.domain.family == "linear" and judged.call.values else None
+
+
 def _like(call: Call, rng: np.random.Generator) -> Iterator[Call]:
-    """Yield calls with the structure of another one: with other codes of x, then with another scale."""
+    """Yield calls with the structure of another one: with another scale, then with other codes of x."""
     x, scale = call.tensors["x"], call.tensors.get("scale")
     axis = _free_axis(call)
-    for number in range(CALLS):
-        shape = x.shape
-        if number % 2 and axis is not None:
-            shape = tuple(extent + LONG * (index == axis) for index, extent in enumerate(shape))
-        other = Tensor(x.dtype, _codes(x.dtype, shape, rng), x.layout)
-        yield replace(call, tensors={**call.tensors, "x": other}, origin="more values")
     for _ in range(CALLS if scale is not None else 0):
         assert scale is not None
         other = Tensor(scale.dtype, _scales(scale, rng), scale.layout)
         yield replace(call, tensors={**call.tensors, "scale": other}, origin="more values")
+    for number in range(CALLS):
+        shape = x.shape
+        if number % 2 and axis is not None:
+            shape = tuple(extent + MORE * (number + 1) * (index == axis) for index, extent in enumerate(shape))
+        other = Tensor(x.dtype, _codes(x.dtype, shape, rng), x.layout)
+        yield replace(call, tensors={**call.tensors, "x": other}, origin="more values")
 
 
 def _free_axis(call: Call) -> int | None:
