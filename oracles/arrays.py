@@ -9,7 +9,7 @@ from typing import Any, Dict, Iterable, List, Mapping, Tuple
 
 import numpy as np
 
-from xverify.core.call import BITS, RUNS_FROM, Call, Outcome, Tensor, code_dtype
+from xverify.core.call import BEHIND, BITS, RUNS_FROM, Call, Outcome, Tensor, code_dtype
 
 Array = Any  # "np.ndarray[Any, Any]", which NumPy for Python 3.8 can't subscript at run time
 
@@ -17,6 +17,10 @@ NUMPY_OWN = frozenset(
     ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64"]
 )
 """The dtypes that NumPy itself has. The others come from ml_dtypes."""
+
+
+_LEAST_BEHIND, _MOST_BEHIND = 64, 1 << 16
+"""The numbers of bytes behind the memory of a small and of a large array."""
 
 
 class UnreadableResultError(TypeError):
@@ -72,6 +76,24 @@ def from_array(array: Any) -> Tensor:
 def hand_out(call: Call) -> Dict[str, Array]:
     """The call's tensors as fresh arrays by name, each in its layout."""
     return {name: to_array(tensor) for name, tensor in call.tensors.items()}
+
+
+def fenced(handed: Mapping[str, Array]) -> Dict[str, Array]:
+    """The arrays from `hand_out` in new memory with bytes of `BEHIND` after it, usually as many as the array has.
+
+    A library that gets addresses may read past an operand. It then reads the same each time.
+    """
+    return {name: _fenced(array) for name, array in handed.items()}
+
+
+def _fenced(array: Array) -> Array:
+    owner = array if array.base is None else array.base
+    room = np.full(owner.nbytes + max(_LEAST_BEHIND, min(owner.nbytes, _MOST_BEHIND)), BEHIND, np.uint8)
+    room[: owner.nbytes] = owner.ravel(order="K").view(np.uint8)
+    first = array.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
+    moved: Array = np.ndarray(array.shape, array.dtype, room, first, array.strides)
+    moved.flags.writeable = array.flags.writeable
+    return moved
 
 
 def answered(result: Any, call: Call, handed: Mapping[str, Array]) -> Outcome:

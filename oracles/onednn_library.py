@@ -22,7 +22,7 @@ import numpy as np
 
 from xverify.core.call import BITS, Call, Outcome, Tensor, code_dtype
 from xverify.core.surroundings import surround
-from xverify.oracles.arrays import Array, hand_out, memory, pack, to_array
+from xverify.oracles.arrays import Array, fenced, hand_out, memory, pack, to_array
 from xverify.oracles.onednn_graph_api import (
     DEBUG,
     DEQUANTIZE,
@@ -174,7 +174,7 @@ class _Answers:
         """Make a call, with notes on writes outside the output and on elements that were not written."""
         if call.around:
             return self._surrounded(call, DEBUG if path == APART else FUSION)
-        handed = hand_out(call)
+        handed = fenced(hand_out(call))
         operands, operation = question(call, handed)
         before = memory(handed)
         output, compiled = Framed(operation.output), self._compiled(operation)
@@ -211,7 +211,7 @@ class _Answers:
         tensors.pop("zero", None)  # only ONNX takes the zero of a pair
         for name in [name for node in graph.nodes if node.operator == "Clip" for name in node.inputs[1:] if name]:
             del tensors[name]  # the bounds of oneDNN's Clamp are attributes
-        handed = {name: to_array(tensor) for name, tensor in tensors.items()}
+        handed = fenced({name: to_array(tensor) for name, tensor in tensors.items()})
         operands = {name: _described(tensor, handed[name]) for name, tensor in tensors.items()}
         before = memory(handed)
         steps = steps_of(call, graph, lone, {name: logical for name, (_, logical) in operands.items()})

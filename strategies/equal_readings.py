@@ -55,7 +55,7 @@ def simplified_for_cell(contract: Contract, call: Call, reading: Reading) -> Rea
     if reading.subtraction in ("wrap-int32", "saturate-int32") and _inside_int32(contract, call):
         reading = replace(reading, subtraction="exact")
     types = types_of(operands)
-    if reading.operation not in FOLDED and only_zero(call):
+    if reading.operation not in FOLDED and reading.subtraction != "negated" and only_zero(call):
         types = replace(types, zero_point="")
     return _by_enumeration(simplified(reading, types), types)
 

@@ -32,7 +32,7 @@ SOLVED = 8
 TRIES = 600
 """Number of differences to try in the search of factors. Few have one where many bits are rounded away."""
 
-_PRECISION = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
+_PRECISION = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8, "last-bit": 8}
 
 
 @dataclass(frozen=True)

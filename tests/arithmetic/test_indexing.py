@@ -17,6 +17,7 @@ from xverify import contracts
 from xverify.arithmetic.indexing import Misindexing, all_mistakes, misindexing, mistakes
 from xverify.arithmetic.reading import Operands
 from xverify.core.call import BITS, Call, Tensor, code_dtype
+from xverify.core.dtypes import NAN_AS_NUMBER
 from xverify.strategies import calls
 
 # -- the mistakes of a parameter's index, element by element ----------------------------------------------
@@ -88,9 +89,10 @@ def test_mistakes_of_drawn_calls(identity: str, data: DataObject) -> None:
         assert (wrong.shape, wrong.output_dtype) == (right.shape, right.output_dtype)
         assert set(wrong.codes) == set(wrong.dtypes) == set(right.codes)
         for role, array in wrong.codes.items():
-            assert array.dtype == code_dtype(wrong.dtypes[role])
+            dtype, _ = NAN_AS_NUMBER.get(wrong.dtypes[role], (wrong.dtypes[role], {}))
+            assert array.dtype == code_dtype(dtype)
             assert np.broadcast_shapes(array.shape, wrong.shape) == wrong.shape
-            assert array.max(initial=0) < 1 << BITS[wrong.dtypes[role]]
+            assert array.max(initial=0) < 1 << BITS[dtype]
             assert role in mistake.roles or array is right.codes[role]
         again = mistake.operands(call, right)
         assert again is not None
@@ -134,6 +136,7 @@ def test_the_names_are_stable_tokens_that_are_read_back() -> None:
         *PACKED,
         *X_ONLY,
         *REQUANTIZED,
+        *NAN_AS_NUMBER,
         "strides-ignored",
         "parameter-strides-ignored",
         "strides-and-offset-ignored",

@@ -14,6 +14,10 @@ from exact import FORMATS, Value, decode, divide, is_negative, multiply, round_t
 
 Step = Callable[[Value], Value]
 
+LARGEST = {
+    dtype: (2 - Fraction(2) ** -FORMATS[dtype].mantissa_bits) * Fraction(2) ** FORMATS[dtype].bias
+    for dtype in ("float32", "float16", "bfloat16")
+}
 LEAST_NORMAL = {dtype: Fraction(2) ** (1 - FORMATS[dtype].bias) for dtype in ("float32", "float16", "bfloat16")}
 
 
@@ -36,13 +40,21 @@ def by_stages(reading: Any, triple: TypedTriple) -> int:
     # The form x * scale - zero point * scale needs a zero point, and a subtraction that is exact or rounds its operands.
     two_products = (
         reading.operation == "folded-always"
-        or (reading.operation in ("folded", "fused", "fused-last-bit") and triple.zero_point is not None)
+        or (
+            reading.operation in ("folded", "fused", "fused-last-bit", "fused-float16")
+            and triple.zero_point is not None
+        )
     ) and (reading.subtraction == "exact" or reading.subtraction.startswith("operands-"))
     without_zero_point = triple.zero_point is None or reading.subtraction == "ignored"
     x, zero_point = triple.x, Fraction(0) if without_zero_point else triple.zero_point
     if reading.subtraction.startswith("operands-"):
         kind = named(reading.subtraction.removeprefix("operands-"), out)
         x, zero_point = rounded(kind, x), rounded(kind, zero_point)
+    if reading.subtraction == "limited-float16":
+        x, zero_point = (
+            each if isinstance(each, str) else limited(rounded("float16", each), LARGEST["float16"])
+            for each in (x, zero_point)
+        )
     float_x, float_zero_point = (
         name.startswith(("float", "bfloat")) for name in (triple.x_dtype, triple.zero_point_dtype)
     )
@@ -51,18 +63,29 @@ def by_stages(reading: Any, triple: TypedTriple) -> int:
     scale = scale_of(reading, triple)
     step = step_of(reading, out)
     if two_products:
+        omits = False
         if reading.operation == "fused-last-bit" and out == "bfloat16":
-            base = decode(out, by_last_bit(step(multiply(decode(out, by_last_bit(zero_point)), scale))))
+            cast = decode(out, by_last_bit(step(multiply(decode(out, by_last_bit(zero_point)), scale))))
+            base = limited(cast, LARGEST["float32"])
+        elif reading.operation == "fused-float16" and out == "float16":
+            cast = rounded(out, step(multiply(rounded(out, zero_point), scale)))
+            base = limited(cast, LARGEST["float32"])
+            omits = bool({zero_point, base} & {Fraction(0), "-0"})
         else:
             base = step(multiply(zero_point, scale))
+        if reading.subnormals == "flush-folded":
+            scale = without_subnormals("float32", scale)
         product = multiply(x, scale)
         result = step(subtract(product if reading.operation.startswith("fused") else step(product), base))
+        result = step(product) if omits else result
     else:
         folds = reading.subtraction == "exact" or reading.subtraction.startswith("operands-")
         difference = bounded(reading.subtraction, subtract(x, zero_point), triple.x_dtype)
+        if reading.subtraction == "negated" and triple.zero_point is not None and difference == "-0":
+            difference = Fraction(0)
         # A formula without a difference rounds none.
         if reading.difference != "exact" and not (
-            reading.operation in ("folded", "fused", "folded-always", "fused-last-bit") and folds
+            reading.operation in ("folded", "fused", "folded-always", "fused-last-bit", "fused-float16") and folds
         ):
             difference = rounded(named(reading.difference, out), difference)
         if reading.precision == "float64":  # shows with a float zero point only
@@ -100,16 +123,29 @@ def named(option: str, out: str) -> str:
 def scale_of(reading: Any, triple: TypedTriple) -> Value:
     """The scale after its cast and flushing."""
     kind = triple.scale_dtype if reading.scale_cast == "none" else named(reading.scale_cast, triple.out)
-    scale = triple.scale if reading.scale_cast == "none" else rounded(kind, triple.scale)
+    if kind == "last-bit":
+        kind, scale = "bfloat16", limited(decode("bfloat16", by_last_bit(triple.scale)), LARGEST["bfloat16"])
+    else:
+        scale = triple.scale if reading.scale_cast == "none" else rounded(kind, triple.scale)
     if reading.subnormals in ("flush-inputs", "flush-all"):
         # float8_e8m0fnu is computed in float32, where 2^-127 is subnormal.
         scale = without_subnormals("float32" if kind == "float8_e8m0fnu" else kind, scale)
+    if reading.subnormals == "flush-to-plus":
+        scale = without_subnormals("float32", scale)
+        scale = Fraction(0) if scale == "-0" else scale
     return scale
 
 
 def without_subnormals(dtype: str, value: Value) -> Value:
     if isinstance(value, Fraction) and 0 < abs(value) < LEAST_NORMAL[dtype]:
         return "-0" if value < 0 else Fraction(0)
+    return value
+
+
+def limited(value: Value, largest: Fraction) -> Value:
+    """The value, or the largest number of its sign for infinity."""
+    if value in ("inf", "-inf"):
+        return -largest if is_negative(value) else largest
     return value
 
 
@@ -149,6 +185,8 @@ def finish(reading: Any, result: Value, out: str) -> int:
         code = toward_zero(out, result)
     elif reading.final == "saturated":
         code = saturated(out, result)
+    elif reading.final == "clamped":
+        code = saturated(out, "inf" if result == "nan" else result)
     elif reading.final == "last-bit" and out == "bfloat16":
         code = by_last_bit(result)
     else:

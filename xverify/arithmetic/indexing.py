@@ -19,8 +19,8 @@ import numpy as np
 from xverify.arithmetic.gathers import GATHERS, Gather, Index, placement_of
 from xverify.arithmetic.reading import Codes, Operands
 from xverify.arithmetic.requantize import quantizes, requantized
-from xverify.core.call import BITS, Call, code_dtype
-from xverify.core.dtypes import FLOATS, QUANTIZED, values
+from xverify.core.call import BEHIND, BITS, Call, code_dtype
+from xverify.core.dtypes import FLOATS, NAN_AS_NUMBER, QUANTIZED, values
 
 Reread = tuple[str, Codes]
 Read = Callable[[Call, Operands, str], Reread | None]
@@ -173,6 +173,21 @@ def _retyped(dtype: str, other: str, call: Call, right: Operands, role: str) -> 
     return (other, right.codes[role]) if right.dtypes[role] == dtype else None
 
 
+def _widened(call: Call, right: Operands, role: str) -> Reread | None:
+    """The memory of a parameter of 16 bits, read as float32 past its end, where every byte is `BEHIND`."""
+    tensor = call.tensors[role]
+    if tensor.dtype not in ("float16", "bfloat16") or 0 in right.shape:
+        return None
+    laid = tensor.laid_out()
+    owner = laid if laid.base is None else laid.base
+    memory = owner.ravel(order="K").view(np.uint8)
+    own = memory[laid.ctypes.data - owner.ctypes.data :][: 4 * tensor.size]
+    read = np.full(4 * tensor.size, BEHIND, np.uint8)
+    read[: own.size] = own
+    gathered = _gathered(call, right, role, read.view(np.uint32).reshape(tensor.shape))
+    return None if gathered is None else ("float32", gathered[1])
+
+
 def _magnitude(call: Call, right: Operands, role: str) -> Reread | None:
     """The parameter without its sign, where it has a float type with a sign."""
     dtype = right.dtypes[role]
@@ -305,6 +320,11 @@ def _rows() -> Iterator[tuple[str, str, tuple[str, ...], Read]]:
     for dtype, other in _type_pairs():
         roles = _DATA if dtype in QUANTIZED else _PARAMETERS
         yield f"{dtype}-as-{other}", f"reads {dtype} as {other}", roles, partial(_retyped, dtype, other)
+    wide = "reads a scale of 16 bits as float32, past the end of its memory"
+    yield "16-bit-scale-as-float32", wide, ("scale",), _widened
+    for other, (dtype, numbers) in NAN_AS_NUMBER.items():
+        words = "reads NaN as " + " or ".join(f"{number:g}" for number in numbers.values())
+        yield other, words, _DATA, partial(_retyped, dtype, other)
     yield "parameters-swapped", "takes the scale and the zero point for each other", _PARAMETERS, _swapped
     yield "magnitude", "takes the magnitude of the scale", ("scale",), _magnitude
     for name, words, bits, padding, source in _PACKED:

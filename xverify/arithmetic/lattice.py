@@ -296,6 +296,8 @@ def _products(
     differences = lefts.differences
     for operation, precision in _operations(types):
         base = departed + _all_depart(start, operation, precision, types.out)
+        if subnormals == "flush-folded" and operation not in stages.FOLDED:
+            continue
         if operation in stages.FOLDED:
             yield from _folded(triples, subnormals, scales, lefts, base, limit, operation, precision)
             continue
@@ -346,7 +348,11 @@ def _foldings(types: Types) -> tuple[stages.Operation, ...]:
     """The operations that fold the zero point and can differ for these types."""
     if not types.zero_point:
         return ("folded-always",)
-    return ("folded", "fused", "fused-last-bit") if types.out == "bfloat16" else ("folded", "fused")
+    of_output: dict[str, tuple[stages.Operation, ...]] = {
+        "bfloat16": ("fused-last-bit",),
+        "float16": ("fused-float16",),
+    }
+    return ("folded", "fused", *of_output.get(types.out, ()))
 
 
 @lru_cache(maxsize=1024)

@@ -12,9 +12,18 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from xverify.arithmetic.reading import Operands
-from xverify.arithmetic.stages import FOLDED, StageOptions, resolved
+from xverify.arithmetic.stages import FOLDED, LIMITED, StageOptions, resolved
 from xverify.core.call import BITS
-from xverify.core.dtypes import FLOATS, INTEGERS, SIGNED, SMALL_FLOATS, UNIT_EXPONENT, integer_range, values
+from xverify.core.dtypes import (
+    FLOATS,
+    INTEGERS,
+    NAN_AS_NUMBER,
+    SIGNED,
+    SMALL_FLOATS,
+    UNIT_EXPONENT,
+    integer_range,
+    values,
+)
 
 Recipe = TypeVar("Recipe", bound=StageOptions)
 
@@ -29,7 +38,14 @@ _LARGEST = {
     "float8_e4m3fnuz": 240,
     "float8_e5m2": 57344,
     "float8_e5m2fnuz": 57344,
+    **dict.fromkeys(NAN_AS_NUMBER, 480),
 }
+_LIMITING = ("fused-last-bit", "fused-float16")
+"""Operations that limit the product of the zero point to finite numbers."""
+
+_CHANGES_SCALE = ("flush-inputs", "flush-all", "flush-to-plus", "flush-folded")
+"""Kinds of flushing that change a scale."""
+
 _OPERAND_BITS = 4
 """Largest number of significant bits of a small float."""
 
@@ -83,6 +99,8 @@ def _simplified(reading: StageOptions, types: Types) -> StageOptions:
         return _simplified(replace(reading, operation="folded"), types)
     if reading.operation == "fused-last-bit" and types.out != "bfloat16":
         return _simplified(replace(reading, operation="fused"), types)
+    if reading.operation == "fused-float16" and types.out != "float16":
+        return _simplified(replace(reading, operation="fused"), types)
     if reading.final == "last-bit" and types.out != "bfloat16":
         return _simplified(replace(reading, final="nearest"), types)
     if types.has_float_zero_point:
@@ -102,14 +120,14 @@ def _simplified(reading: StageOptions, types: Types) -> StageOptions:
         folds = result.folds and (result.operation == "folded-always" or bool(types.zero_point))
         result = replace(result, difference="exact") if result.folds else result
         result = result if folds else replace(result, operation="multiply")
-    if result.operation in FOLDED and result.operation != "fused-last-bit" and _folds_exactly(result, types):
+    if result.operation in FOLDED and result.operation not in _LIMITING and _folds_exactly(result, types):
         result = replace(result, operation="multiply")
     if not types.zero_point:
         result = _cast_once(result, types)
     result = replace(result, subtraction=_simpler_subtraction(result.subtraction, types))
     if result.difference != "exact" and _fits(_difference_bits(result.subtraction, types), result.difference):
         result = replace(result, difference="exact")
-    result = _simpler_scale_cast(result, types)
+    result = _simpler_flushing(_simpler_scale_cast(result, types), types)
     result = _simpler_end(_simpler_precision(result, types), types)
     if result.scale_cast == out == "bfloat16" and types.scale == "float16" and _rounded_bits(result, types) == 1:
         # The other factor is a power of two, so the rounding may come before the product or after it.
@@ -119,9 +137,18 @@ def _simplified(reading: StageOptions, types: Types) -> StageOptions:
     return result if result == reading else _simplified(result, types)
 
 
+def _simpler_flushing(reading: StageOptions, types: Types) -> StageOptions:
+    """The reading with a plainer kind of flushing that gives the same."""
+    if reading.subnormals == "flush-folded" and reading.operation not in FOLDED:
+        return replace(reading, subnormals="kept")
+    if (reading.subnormals, types.scale, reading.scale_cast) == ("flush-to-plus", "float8_e8m0fnu", "none"):
+        return replace(reading, subnormals="flush-inputs")
+    return reading
+
+
 def _simpler_scale_cast(reading: StageOptions, types: Types) -> StageOptions:
     """The reading without a cast of the scale that changes no scale."""
-    if types.scale == "float16" and reading.scale_cast in ("float32", "bfloat16"):
+    if types.scale == "float16" and reading.scale_cast in ("float32", "bfloat16", "last-bit"):
         # A subnormal of float16 is a normal number of these types.
         without_inputs: Any = {"flush-inputs": "kept", "flush-all": "flush-results"}
         reading = replace(reading, subnormals=without_inputs.get(reading.subnormals, reading.subnormals))
@@ -155,12 +182,14 @@ def _with_float_zero_point(reading: StageOptions, types: Types) -> StageOptions:
     where = result.subtraction.removeprefix("operands-")
     if where != result.subtraction and _holds_operands(where, types):
         result = replace(result, subtraction="exact")
-    result = _simpler_scale_cast(result, types)
+    result = _simpler_flushing(_simpler_scale_cast(result, types), types)
+    if result.subtraction in ("negated", "limited-float16"):
+        result = replace(result, subtraction=_simpler_subtraction(result.subtraction, types))
     if result.operation in FOLDED:
         result = replace(result, difference="exact")
     if result.operation in ("multiply", "divide"):
         if result.precision == out:
-            final = "saturated" if result.final == "saturated" else "nearest"
+            final = result.final if result.final in LIMITED else "nearest"
             flushes = "flush-results" if result.subnormals == "flush-products" else result.subnormals
             result = replace(result, precision="once", final=final, subnormals=flushes)
         if result.precision in ("once", "float64"):
@@ -195,7 +224,7 @@ def _folds_exactly(reading: StageOptions, types: Types) -> bool:
     finite = types.scale == "float8_e8m0fnu" and reading.scale_cast in ("none", "float32", "bfloat16")
     if reading.operation == "folded-always":
         return finite
-    return finite and reading.precision == "float64" and reading.subnormals not in ("flush-inputs", "flush-all")
+    return finite and reading.precision == "float64" and reading.subnormals not in _CHANGES_SCALE
 
 
 def _scaled_by_power(reading: StageOptions) -> StageOptions:
@@ -235,6 +264,13 @@ def _simpler_subtraction(subtraction: Any, types: Types) -> Any:
     kind, _, where = subtraction.partition("-")
     if kind == "ignored":
         return subtraction if types.zero_point else "exact"
+    if kind == "negated":
+        signed = types.x not in INTEGERS and not types.x.endswith("fnuz")
+        return subtraction if signed and types.zero_point else "exact"
+    if kind == "limited":
+        if not all(_within_float16(dtype) for dtype in (types.x, types.zero_point or types.x)):
+            return subtraction
+        return _simpler_subtraction("operands-float16", types)
     if kind == "zero":  # The zero point is a whole number already, or a number of a small float, which stays.
         return "exact"
     if kind == "operands":
@@ -255,6 +291,11 @@ def _simpler_subtraction(subtraction: Any, types: Types) -> Any:
     return f"{kind}-int32" if dtype == "int32" else subtraction
 
 
+def _within_float16(dtype: str) -> bool:
+    """True if no finite value of a type is infinite in float16."""
+    return dtype not in FLOATS and (dtype not in INTEGERS or max(map(abs, integer_range(dtype))) < 65520)
+
+
 def _difference_ends(subtraction: str, types: Types) -> tuple[int, int]:
     """Lowest and highest difference, in the unit of x and the zero point."""
     low, high = types.ends(types.x)
@@ -270,7 +311,7 @@ def _difference_ends(subtraction: str, types: Types) -> tuple[int, int]:
 
 def _difference_bits(subtraction: str, types: Types) -> int:
     """Largest number of significant bits of a difference."""
-    if subtraction.startswith("operands"):
+    if subtraction.startswith(("operands", "limited")):
         return 64
     if types.x not in INTEGERS and (not types.zero_point or subtraction == "ignored"):
         return _OPERAND_BITS
@@ -305,6 +346,8 @@ def _fits(bits: int, dtype: str) -> bool:
 
 def _holds(dtype: str, scale: str) -> bool:
     """True if a type holds every value of the scale type."""
+    if dtype == "last-bit":  # It limits infinity.
+        return scale == "float8_e8m0fnu"
     return scale == dtype or dtype == "float32" or (dtype == "bfloat16" and scale == "float8_e8m0fnu")
 
 
@@ -316,7 +359,7 @@ def _simpler_precision(reading: StageOptions, types: Types) -> StageOptions:
         return reading
     if precision == out:
         # The final cast has nothing left to round. A product that was flushed is a result that was flushed.
-        final: Any = "saturated" if reading.final == "saturated" else "nearest"
+        final: Any = reading.final if reading.final in LIMITED else "nearest"
         subnormals = "flush-results" if reading.subnormals == "flush-products" else reading.subnormals
         return replace(reading, precision="once", final=final, subnormals=subnormals)
     scale, bits = _scale_type(reading, types), _rounded_bits(reading, types)
@@ -345,7 +388,11 @@ def _simpler_precision(reading: StageOptions, types: Types) -> StageOptions:
 
 
 def _scale_type(reading: StageOptions, types: Types) -> str:
-    return types.scale if reading.scale_cast == "none" else reading.scale_cast
+    return types.scale if reading.scale_cast == "none" else _type_of_cast(reading.scale_cast)
+
+
+def _type_of_cast(scale_cast: str) -> str:
+    return "bfloat16" if scale_cast == "last-bit" else scale_cast
 
 
 def _rounded_bits(reading: StageOptions, types: Types) -> int:

@@ -19,6 +19,7 @@ from xverify.core.rounding import (
     F64,
     cast,
     cast_by_last_bit,
+    cast_clamped,
     cast_saturated,
     cast_toward_zero,
     difference_over,
@@ -35,18 +36,25 @@ from xverify.core.rounding import (
 Subtraction = Literal[
     "exact", "operands-output", "operands-float32", "operands-float16", "operands-bfloat16", "operands-float64",
     "zero-point-rounded", "zero-point-truncated",
-    "wrap-x", "wrap-unsigned", "wrap-int32", "saturate-x", "saturate-int32", "ignored",
+    "wrap-x", "wrap-unsigned", "wrap-int32", "saturate-x", "saturate-int32", "ignored", "negated", "limited-float16",
 ]  # fmt: skip
 Difference = Literal["exact", "float32", "output", "float16", "bfloat16"]
-ScaleCast = Literal["none", "output", "float32", "float16", "bfloat16"]
-Operation = Literal["multiply", "divide", "reciprocal", "folded", "fused", "folded-always", "fused-last-bit"]
+ScaleCast = Literal["none", "output", "float32", "float16", "bfloat16", "last-bit"]
+Operation = Literal[
+    "multiply", "divide", "reciprocal", "folded", "fused", "folded-always", "fused-last-bit", "fused-float16"
+]
 Precision = Literal["once", "float32", "output", "float64", "float16", "bfloat16"]
-Final = Literal["nearest", "truncated", "saturated", "via-float32", "last-bit"]
-Subnormals = Literal["kept", "flush-results", "flush-products", "flush-inputs", "flush-all"]
+Final = Literal["nearest", "truncated", "saturated", "via-float32", "last-bit", "clamped"]
+Subnormals = Literal[
+    "kept", "flush-results", "flush-products", "flush-inputs", "flush-all", "flush-to-plus", "flush-folded"
+]
 Zero = Literal["signed", "unsigned"]
 
-FOLDED: tuple[Operation, ...] = ("folded", "fused", "folded-always", "fused-last-bit")
+FOLDED: tuple[Operation, ...] = ("folded", "fused", "folded-always", "fused-last-bit", "fused-float16")
 """The operations that multiply x and the zero point by the scale."""
+
+LIMITED: tuple[Final, ...] = ("saturated", "clamped")
+"""The final casts that give no infinity."""
 
 _SUBTRACTION: dict[Subtraction, str] = {
     "exact": "subtracts exactly",
@@ -63,6 +71,8 @@ _SUBTRACTION: dict[Subtraction, str] = {
     "saturate-x": "subtracts in the type of x and saturates",
     "saturate-int32": "subtracts in int32 and saturates",
     "ignored": "ignores the zero point",
+    "negated": "adds 0 - zero point, which loses the sign of -0 - 0",
+    "limited-float16": "casts x and the zero point to float16 with the largest number for what overflows and subtracts",
 }
 _FINAL: dict[Final, str] = {
     "nearest": "",
@@ -70,6 +80,7 @@ _FINAL: dict[Final, str] = {
     "saturated": ", takes the largest finite number for what overflows",
     "via-float32": ", rounds the result to float32 before it is cast",
     "last-bit": ", casts float32 to bfloat16 by half of the last kept bit, so that it truncates even numbers",
+    "clamped": ", takes the largest finite number for what overflows and for NaN",
 }
 _SUBNORMALS: dict[Subnormals, str] = {
     "kept": "",
@@ -77,6 +88,8 @@ _SUBNORMALS: dict[Subnormals, str] = {
     "flush-products": ", flushes subnormal products to zero",
     "flush-inputs": ", takes subnormal scales for zero",
     "flush-all": ", takes subnormal scales for zero and flushes subnormal products and results to zero",
+    "flush-to-plus": ", takes scales that are -0 or subnormal in float32 for +0",
+    "flush-folded": ", takes subnormal scales for zero in x * scale only",
 }
 
 
@@ -102,8 +115,11 @@ def in_words(
     return f"{', '.join(steps)}{_FINAL[final]}{_SUBNORMALS[subnormals]}{sign}"
 
 
+_TYPES = {"output": "the output type", "last-bit": "bfloat16 by half of the last kept bit"}
+
+
 def _type(option: str) -> str:
-    return "the output type" if option == "output" else option
+    return _TYPES.get(option, option)
 
 
 def _combining(operation: Operation, precision: Precision) -> str:
@@ -120,8 +136,10 @@ def _combining(operation: Operation, precision: Precision) -> str:
     if operation == "folded-always":
         return f"computes x * scale - zero point * scale, also with 0 for an absent zero point, {each}"
     fused = f"computes x * scale - zero point * scale by a fused multiply-add, {each}"
-    cast = "casts the zero point and zero point * scale to bfloat16 by half of the last kept bit"
-    return fused if operation == "fused" else f"{cast}, {fused}"
+    if operation == "fused":
+        return fused
+    to = _TYPES["last-bit"] if operation == "fused-last-bit" else "float16"
+    return f"casts the zero point and zero point * scale to {to}, with the largest float32 for infinity, {fused}"
 
 
 @dataclass(frozen=True)
@@ -136,12 +154,16 @@ class StageOptions:
     difference: Difference = "exact"
     """The type to which the difference is rounded."""
     scale_cast: ScaleCast = "none"
-    """The type to which the scale is cast first."""
+    """The type to which the scale is cast first.
+
+    "last-bit" means the cast to bfloat16 of the final cast "last-bit", with the largest bfloat16 for infinity.
+    """
     operation: Operation = "multiply"
     """The way to combine difference and scale.
 
     "folded" and "fused" mean x * scale - zero point * scale. "folded-always" subtracts 0 * scale if there is no zero point.
-    "fused-last-bit" means "fused", with the zero point and its product cast as the final cast "last-bit" does.
+    "fused-last-bit" means "fused", with the zero point and its product cast as the final cast "last-bit" does, and the largest
+    float32 for infinity. "fused-float16" means the same with the usual cast to float16, and subtracts no product that is 0.
     """
     precision: Precision = "once"
     """The type of each result of the operation; "once" stands for one rounding, to the output type."""
@@ -243,10 +265,24 @@ def operands_of(triples: Triples, subtraction: str) -> tuple[F64, F64]:
         zero_point = triples.zero_point
         if triples.float_zero_point:
             zero_point = _whole(zero_point, subtraction, triples.x_dtype)
+    if subtraction == "limited-float16":
+        rounded = (
+            np.where(np.isfinite(each), _limited(to_dtype(each, "float16"), 65504.0), each) for each in (x, zero_point)
+        )
+        x, zero_point = rounded
+        return x, zero_point
     if subtraction.startswith("operands-") and subtraction != "operands-float64":
         dtype = resolved(subtraction, triples.out).removeprefix("operands-")
         x, zero_point = to_dtype(x, dtype), to_dtype(zero_point, dtype)
     return x, zero_point
+
+
+_LARGEST_BFLOAT16, _LARGEST_FLOAT32 = 255 * 2.0**120, float(np.finfo(np.float32).max)
+
+
+def _limited(numbers: F64, largest: float) -> F64:
+    """The numbers with the largest finite one, of the same sign, for infinity."""
+    return np.where(np.isinf(numbers), np.copysign(largest, numbers), numbers)
 
 
 def _whole(zero_point: F64, subtraction: str, x_dtype: str) -> F64:
@@ -273,9 +309,12 @@ def subtracted(triples: Triples, subtraction: str, difference: str) -> NDArray[A
     bounded = subtraction.partition("-")[0] in ("wrap", "saturate") and triples.x_dtype in INTEGERS
     if triples.float_zero_point and not bounded:
         exact = exact_difference(x, zero_point)
+        exact = exact + 0.0 if subtraction == "negated" else exact
         return exact if difference == "exact" else to_dtype(difference_to_odd(exact), resolved(difference, triples.out))
     with np.errstate(all="ignore"):
         result = np.asarray(x - zero_point)
+    if subtraction == "negated" and triples.zero_point is not None:
+        result = result + 0.0
     kind, _, where = subtraction.partition("-")
     if kind in ("wrap", "saturate") and triples.x_dtype in INTEGERS:
         name = {"x": triples.x_dtype, "unsigned": "u" + triples.x_dtype.removeprefix("u")}.get(where, where)
@@ -290,9 +329,14 @@ def subtracted(triples: Triples, subtraction: str, difference: str) -> NDArray[A
 def factor(triples: Triples, scale_cast: str, subnormals: str) -> F64:
     """The scale after its cast and flushing."""
     dtype = triples.scale_dtype if scale_cast == "none" else resolved(scale_cast, triples.out)
-    scale = triples.scale if scale_cast == "none" else to_dtype(triples.scale, dtype)
+    if scale_cast == "last-bit":
+        dtype, scale = "bfloat16", _limited(_by_last_bit(triples.scale), _LARGEST_BFLOAT16)
+    else:
+        scale = triples.scale if scale_cast == "none" else to_dtype(triples.scale, dtype)
     # float8_e8m0fnu has no subnormals, but its least numbers are subnormal in float32, the type of the arithmetic.
     kind = dtype if dtype in MIN_EXPONENT else "float32"
+    if subnormals == "flush-to-plus":
+        return np.where(np.abs(scale) < 2.0 ** MIN_EXPONENT["float32"], 0.0, scale)
     return flushed(scale, kind) if subnormals in ("flush-inputs", "flush-all") else scale
 
 
@@ -353,20 +397,27 @@ def folded(
     """x * scale - zero_point * scale, each step rounded to ``precision``.
 
     precision: "once" stands for the output type here.
-    operation: "fused" and "fused-last-bit" do not round x * scale before the subtraction.
+    operation: "fused", "fused-last-bit" and "fused-float16" do not round x * scale before the subtraction.
     """
     kind = triples.out if precision == "once" else resolved(precision, triples.out)
 
     def product(operand: F64) -> F64:
+        """The rounded product with the scale, which is flushed before the second use only."""
         with np.errstate(all="ignore"):
             plain = np.asarray(operand * scale)
         odd = product_to_odd(operand, triples.exponent, scale) if triples.wide and kind != "float64" else plain
         return _rounded(odd, plain, kind, subnormals)
 
+    omitted: NDArray[np.bool_] | None = None
     if operation == "fused-last-bit" and triples.out == "bfloat16":
-        base = _by_last_bit(product(_by_last_bit(zero_point)))
+        base = _limited(_by_last_bit(product(_by_last_bit(zero_point))), _LARGEST_FLOAT32)
+    elif operation == "fused-float16" and triples.out == "float16":
+        base = _limited(to_dtype(product(to_dtype(zero_point, "float16")), "float16"), _LARGEST_FLOAT32)
+        omitted = (zero_point == 0) | (base == 0)
     else:
         base = product(zero_point)
+    if subnormals == "flush-folded":
+        scale = flushed(scale, "float32")
     if not operation.startswith("fused"):
         with np.errstate(all="ignore"):
             # A rounding to 53 bits is innocuous before one to at most 24 bits (Figueroa, 1995).
@@ -379,7 +430,8 @@ def folded(
         total, odd = sums(upper * scale, (x - upper) * scale, -base)
     # The halves lose the sign of a product that is zero.
     regular = np.isfinite(nearest) & (total != 0.0)
-    return _rounded(np.where(regular, odd, nearest), np.where(regular, total, nearest), kind, subnormals)
+    result = _rounded(np.where(regular, odd, nearest), np.where(regular, total, nearest), kind, subnormals)
+    return result if omitted is None else np.where(omitted, product(x), result)
 
 
 def _by_last_bit(numbers: F64) -> F64:
@@ -392,6 +444,8 @@ def finished(numbers: F64, out: str, final: str, subnormals: str, zero: str) -> 
         codes = cast_toward_zero(numbers, out)
     elif final == "saturated":
         codes = cast_saturated(numbers, out)
+    elif final == "clamped":
+        codes = cast_clamped(numbers, out)
     elif final == "last-bit" and out == "bfloat16":
         codes = cast_by_last_bit(numbers)
     else:

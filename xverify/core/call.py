@@ -106,6 +106,13 @@ class Tensor:
         return self.dtype == other.dtype and self.shape == other.shape and self.codes.tobytes() == other.codes.tobytes()
 
 
+BEHIND = 0x40
+"""The byte that fills the memory behind operands which a library gets by address.
+
+A read past the end then gives the same in every run: a plain number in each float type, such as 3 in bfloat16.
+"""
+
+
 def lay_out(array: np.ndarray[Any, Any], layout: str) -> np.ndarray[Any, Any]:
     """A new array with the values of ``array``, in a memory layout of `LAYOUTS`."""
     result: np.ndarray[Any, Any]

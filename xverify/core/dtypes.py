@@ -36,6 +36,12 @@ MANTISSA_BITS = {"float32": 23, "float16": 10, "bfloat16": 7}
 MIN_EXPONENT = {"float32": -126, "float16": -14, "bfloat16": -126}
 """Exponent of the smallest normal number, which is 2 ** this."""
 
+NAN_AS_NUMBER = {
+    "float8_e4m3fn-without-nan": ("float8_e4m3fn", {0x7F: 480.0, 0xFF: -480.0}),
+    "float8_e4m3fn-without-negative-nan": ("float8_e4m3fn", {0xFF: -480.0}),
+}
+"""Wrong decodings of a type: the type, and numbers in place of NaN. A call never has such a type, but a mistake reads it."""
+
 UNIT_EXPONENT = {
     "float4_e2m1fn": -1,
     "float6_e2m3fn": -3,
@@ -44,6 +50,7 @@ UNIT_EXPONENT = {
     "float8_e4m3fnuz": -10,
     "float8_e5m2": -16,
     "float8_e5m2fnuz": -17,
+    **dict.fromkeys(NAN_AS_NUMBER, -9),
 }
 """Exponent of the smallest subnormal, which is 2 ** this. Each finite value of the type is a multiple of it."""
 
@@ -77,8 +84,12 @@ def integers(dtype: str, codes: NDArray[Any]) -> NDArray[np.int64]:
 
 @cache
 def _small_float_table(dtype: str) -> NDArray[np.float64]:
-    codes = np.arange(1 << BITS[dtype], dtype=np.uint8)
-    return codes.view(numpy_dtype(dtype)).astype(np.float64)
+    right, numbers = NAN_AS_NUMBER.get(dtype, (dtype, {}))
+    codes = np.arange(1 << BITS[right], dtype=np.uint8)
+    table = codes.view(numpy_dtype(right)).astype(np.float64)
+    for code, number in numbers.items():
+        table[code] = number
+    return table
 
 
 def floats(dtype: str, codes: NDArray[Any]) -> NDArray[np.float64]:

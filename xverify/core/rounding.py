@@ -86,6 +86,15 @@ def cast_saturated(numbers: F64, dtype: str) -> NDArray[Any]:
     return np.where((codes & ~sign) == infinity, codes - codes.dtype.type(1), codes)
 
 
+def cast_clamped(numbers: F64, dtype: str) -> NDArray[Any]:
+    """Cast float64 numbers as `cast_saturated` does, with the largest finite number for NaN, too.
+
+    ``min(x, largest)`` gives its second operand on x86 if the first is NaN.
+    """
+    infinite = np.where(np.isnan(numbers), np.inf, numbers)
+    return cast_saturated(infinite, dtype)
+
+
 def to_dtype(numbers: F64, dtype: str) -> F64:
     """Round float64 numbers to ``dtype`` once. The result is float64."""
     return floats(dtype, cast(numbers, dtype))

@@ -12,12 +12,13 @@ from xverify.contracts.model import Contract
 from xverify.core.call import Outcome
 from xverify.engine.conclude_graphs import blame_graphs, by_rewrite, likely_rewrites, record_graphs
 from xverify.engine.departing import settle_departures
+from xverify.engine.enrich import enrich
 from xverify.engine.open_calls import conclude_open_calls
 from xverify.engine.record import record
 from xverify.engine.state import RunState
 from xverify.engine.support import answers_nothing, simplest_refused
 from xverify.verify import editions, verdicts
-from xverify.verify.attribute import Recipe, is_misreading
+from xverify.verify.attribute import Misread, Recipe, Zeros, is_misreading, named
 from xverify.verify.findings import Discrepancy, Finding, Key, Standing, Subject
 from xverify.verify.region import EVERYWHERE, NOWHERE_SIMPLE, region
 from xverify.verify.tally import CellTally
@@ -35,6 +36,7 @@ def conclude(state: RunState) -> None:
     """Record the findings on whole cells."""
     state.pool.spare_nothing()
     graphs = blame_graphs(state)
+    enrich(state)
     state.tally.settle()
     _violations(state, likely_rewrites(graphs))
     record_graphs(state, graphs)
@@ -98,7 +100,10 @@ def _flushes(state: RunState) -> None:
 
 def _mixtures(state: RunState, departures: SamplesOf) -> None:
     for subject, cell, mixture, judged, outcome in state.tally.mixtures():
-        samples = state.tally.cells[subject, cell].evidence.departures()
+        by = mixture.attribution
+        other = named(judged.contract, by.reading) if by is not None and by.elsewhere is not None else None
+        assert other is None or not isinstance(other, Misread | Zeros)
+        samples = state.tally.cells[subject, cell].evidence.departures(other)
         standing = record(state, mixture, subject, judged, outcome, samples=samples)
         departures[mixture.key, standing].append(samples)
 

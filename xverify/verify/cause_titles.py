@@ -81,6 +81,9 @@ def _of_values(key: CauseKey, group: Sequence[Json]) -> str:
             if legal
             else "gives values that no known recipe explains"
         )
+    by = first["attribution"]
+    if first["verdict"] == Verdict.MIXED and by is not None and by.get("elsewhere"):
+        return f"mixes readings of the text: it {by['elsewhere']['words']}, but {by['words']}"
     return (
         _departure_words(key.mistake, group) or _alone(key.mistake, group) or _recipe_words(first) or _predicate(first)
     )

@@ -97,6 +97,8 @@ _SUBTRACTIONS: Mapping[str, str] = {
     "saturate-x": "subtracts in the type of x and saturates",
     "saturate-int32": "subtracts in int32 and saturates",
     "ignored": "takes the zero point as 0",
+    "negated": "gives 0 instead of -0 for x - zero point",
+    "limited-float16": "casts x and the zero point to float16, with 65504 for what overflows",
 }
 _OPERATIONS: Mapping[str, str] = {
     "multiply": "multiplies by the scale",
@@ -106,6 +108,7 @@ _OPERATIONS: Mapping[str, str] = {
     "fused": "computes x * scale - zero point * scale by a fused multiply-add",
     "fused-last-bit": "computes x * scale - zero point * scale, with zero point and product truncated to bfloat16",
     "folded-always": "computes x * scale - 0 * scale without a zero point",
+    "fused-float16": "computes x * scale - zero point * scale, with zero point and product rounded to float16",
 }
 _FINALS: Mapping[str, str] = {
     "nearest": "rounds the result to nearest",
@@ -113,6 +116,7 @@ _FINALS: Mapping[str, str] = {
     "saturated": "takes the largest finite number for what overflows",
     "via-float32": "rounds the result to float32 first",
     "last-bit": "truncates even numbers in the cast to bfloat16",
+    "clamped": "takes the largest finite number for what overflows and for NaN",
 }
 _FLUSHES: Mapping[str, str] = {
     "kept": "keeps subnormals",
@@ -120,6 +124,8 @@ _FLUSHES: Mapping[str, str] = {
     "flush-products": "flushes subnormal products to zero",
     "flush-inputs": "takes subnormal scales as 0",
     "flush-all": "flushes subnormal scales and results to zero",
+    "flush-to-plus": "takes subnormal scales and -0 as +0",
+    "flush-folded": "takes subnormal scales as 0 in x * scale only",
 }
 _ZEROS: Mapping[str, str] = {"signed": "keeps the sign of zero", "unsigned": "gives 0 instead of -0"}
 _COMPUTED = ("float32", "float16", "bfloat16")
@@ -201,6 +207,8 @@ def _type(dtype: str, out: str) -> str:
 
 
 def _cast(what: str, dtype: str, out: str) -> str:
+    if dtype == "last-bit":
+        return f"truncates even numbers in the cast of {what} to bfloat16, and limits it"
     return f"casts {what} to {_type(dtype, out)}"
 
 

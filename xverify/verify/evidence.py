@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from xverify.arithmetic import lattice
 from xverify.arithmetic.indexing import Misindexing
 from xverify.arithmetic.reading import Reading
+from xverify.contracts.model import Contract
 from xverify.core.bits import canonical, ulp_distance
 from xverify.core.call import Tensor
 from xverify.core.dtypes import values
@@ -112,7 +113,7 @@ class Evidence:
         seen = CheckedResult(judged.call, got, comparison.wrong, judged.places)
         self.values += got.size
         self._follow(judged, seen, is_judged, explained)
-        self._keep(judged, seen)
+        self._keep(judged, seen, explained)
         if comparison.wrong_values and is_judged:
             self.measure(judged, got, comparison.wrong)
         self.seconds += time.perf_counter() - began
@@ -176,7 +177,7 @@ class Evidence:
             self.others = attribute.search((*self.probes, *more)[0][0].contract, seen, whole=True)
             self.wrong_held = sum(int(result.wrong.sum()) for result in seen)
 
-    def _keep(self, judged: Judged, seen: CheckedResult) -> None:
+    def _keep(self, judged: Judged, seen: CheckedResult, explained: bool) -> None:
         if seen.got.size > KEPT_VALUES and (self.wrong or not seen.wrong.any()):
             return
         if seen.wrong.any():
@@ -186,6 +187,9 @@ class Evidence:
             self.wrong.append((judged, seen))
         elif self.wrong and len(self.right) < KEPT_RIGHT:
             self.right.append((judged, seen))
+        elif not self.wrong and not explained:
+            # Mixed readings. The latest calls were made to tell them apart.
+            self.right = [*self.right[1 - KEPT_RIGHT :], (judged, seen)]
 
     def measure(self, judged: Judged, got: Tensor, wrong: NDArray[np.bool_]) -> None:
         """Count the wrong values by their distance from the nearest legal one, in powers of two of ULP."""
@@ -210,14 +214,18 @@ class Evidence:
             if judged.legal is not None
         ]
 
-    def departures(self) -> list[Sample]:
-        """The kept calls, to find the region of the values that the first reading does not give."""
+    def departures(self, other: Reading | None = None) -> list[Sample]:
+        """The kept calls, to find the region of the values that the first reading does not give.
+
+        If the reading ``other`` gives those, values on which the two agree are left out.
+        """
         return [
             Sample(
                 judged.contract,
                 judged.call,
                 judged.legal,
                 canonical(seen.got.codes, seen.got.dtype) != judged.legal.codes(0),
+                None if other is None else judged.give([other])[0] != judged.legal.codes(0),
             )
             for judged, seen in (*self.right, *self.probes)
             if judged.legal is not None
@@ -257,6 +265,12 @@ def _is_telling(evidence: Evidence) -> bool:
         results = values(seen.got.dtype, seen.got.codes[seen.wrong])
         numbers.update(np.unique(results[np.isfinite(results) & (results != 0)])[:FEW_DISTINCT].tolist())
     return len(numbers) >= FEW_DISTINCT
+
+
+def is_poor(evidence: Evidence) -> bool:
+    """True if the kept wrong results are too few, or too plain, to show a recipe, and no reading gives all values."""
+    values_kept = sum(int(seen.wrong.sum()) for _, seen in evidence.wrong)
+    return not evidence.others and bool(evidence.wrong) and (values_kept < FEW_SEEN or not _is_telling(evidence))
 
 
 @dataclass(frozen=True)
@@ -368,6 +382,9 @@ def _in_pieces(evidence: Evidence, legal: Reading | None) -> Explained:
 
 def _largest(evidence: Evidence, legal: Reading | None) -> tuple[Explained, Evidence] | None:
     """The recipe that gives most of the wrong values, and the evidence with the others only."""
+    by_call = _by_call(evidence, legal)
+    if by_call is not None:
+        return by_call
     contract = evidence.wrong[0][0].contract
     results = [replace(seen, places=_some(np.flatnonzero(seen.wrong))) for _, seen in evidence.wrong]
     ranked = sorted(attribute.matching(contract, results), key=lambda each: -int(each[1].sum()))
@@ -384,6 +401,77 @@ def _largest(evidence: Evidence, legal: Reading | None) -> tuple[Explained, Evid
         if enough and (elsewhere := _elsewhere(own, recipe, legal)) is not None:
             return Explained(recipe, elsewhere, own), others
     return None
+
+
+def _by_call(evidence: Evidence, legal: Reading | None) -> tuple[Explained, Evidence] | None:
+    """The recipe that gives every value of the most calls, and the evidence with the other calls only.
+
+    An implementation may choose another kernel for some calls, such as those whose parameters are constants.
+    """
+    contract = evidence.wrong[0][0].contract
+    kept = [pair for pair in evidence.wrong if pair[1].aside is None]
+    if contract.domain.family == "range":
+        return None
+    found: list[tuple[int, int, Recipe, list[int]]] = []
+    for _, seen in kept:
+        for recipe in _of_call(contract, CheckedResult(seen.call, seen.got, seen.wrong))[:MOST_PIECES]:
+            same = [index for index, each in enumerate(kept) if _gives_whole(contract, each[1], recipe)]
+            explains = sum(int(kept[index][1].wrong.sum()) for index in same)
+            if explains >= FEW or sum(kept[index][1].got.size for index in same) >= FEW_NEAR:
+                found.append((len(same), explains, recipe, same))
+    if not found:
+        return None
+    _, _, recipe, same = max(found, key=lambda each: each[:2])
+    mine = [kept[index] for index in same]
+    own, others = (replace(evidence, others=None, wrong=[], right=[], histogram=Counter()) for _ in range(2))
+    own.probes, others.right = [], evidence.right
+    for pair in evidence.wrong:
+        part = own if any(pair is each for each in mine) else others
+        judged, seen = pair
+        part.wrong.append(pair)
+        part.measure(judged, seen.got, seen.wrong)
+    elsewhere = _elsewhere(own, recipe, legal) if _are_distinct(own) else None
+    return None if elsewhere is None else (Explained(recipe, elsewhere, own), others)
+
+
+def _are_distinct(evidence: Evidence) -> bool:
+    """True if the wrong calls have several results, right ones included, that are finite, not zero, and distinct."""
+    every = (values(seen.got.dtype, seen.got.codes) for _, seen in evidence.wrong)
+    numbers = np.concatenate([np.unique(each[np.isfinite(each) & (each != 0)]) for each in every])
+    return np.unique(numbers).size >= FEW_DISTINCT
+
+
+def _of_call(contract: Contract, seen: CheckedResult) -> Sequence[Recipe]:
+    """The recipes that give every value of one call: readings, or mistakes before readings if there are enough values."""
+    readings = attribute.search(contract, [seen]) or attribute.search(contract, [seen], whole=True)
+    if readings or seen.got.size < FEW_NEAR:
+        return readings
+    return attribute.misreadings(contract, [seen], near=True)
+
+
+def _gives_whole(contract: Contract, seen: CheckedResult, recipe: Recipe) -> bool:
+    return attribute.gives(contract, seen.call, seen.got, recipe)
+
+
+def second_reading(evidence: Evidence) -> Reading | None:
+    """The admitted reading that gives the values of a simple region, if the first one gives all others; None if there is none."""
+    kept = [(judged, seen) for judged, seen in (*evidence.right, *evidence.probes) if judged.legal is not None]
+    if not kept:
+        return None
+    judged, _ = kept[0]
+    for reading in judged.contract.readings(judged.call)[1:]:
+        if all(_gives_either(each, seen, reading) for each, seen in kept) and _between(
+            region(evidence.departures(reading))
+        ):
+            return reading
+    return None
+
+
+def _gives_either(judged: Judged, seen: CheckedResult, reading: Reading) -> bool:
+    """True if the first reading or another one gives each value of a result."""
+    assert judged.legal is not None
+    codes = canonical(seen.got.codes, seen.got.dtype)
+    return bool(np.all((codes == judged.legal.codes(0)) | (codes == judged.give([reading])[0])))
 
 
 def _some(places: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -73,7 +73,7 @@ def _without_idle_subtraction(reading: Reading | None, operands: Operands) -> Re
 
 def _subtracts(reading: Reading) -> bool:
     """True if the reading subtracts the zero point that the text names, whatever the rounding."""
-    return not isinstance(reading, Stepwise) or reading.subtraction.startswith(("exact", "operands-"))
+    return not isinstance(reading, Stepwise) or reading.subtraction.startswith(("exact", "operands-", "negated"))
 
 
 def _explains(cells: Sequence[Group], indices: Sequence[int]) -> dict[Reading, set[int]]:

@@ -142,8 +142,9 @@ def _discrepancies(
             discrepancies.append(verdicts.violates(judged, label, outcome, comparison, recipe, elsewhere))
         if verdict == Verdict.MIXED:
             discrepancies.append(equivalence.reproduced(finding, judged, outcome, ask))
-            by = named(judged.contract, finding.attribution.reading) if finding.attribution else None
-            discrepancies.append(verdicts.mixed(judged, label, outcome, comparison, finding.readings, by))
+            by = finding.attribution
+            recipe = named(judged.contract, by.reading) if by is not None and by.elsewhere is None else None
+            discrepancies.append(verdicts.mixed(judged, label, outcome, comparison, finding.readings, recipe))
         if verdict == Verdict.AMBIGUITY and finding.readings:
             discrepancies.append(verdicts.departs(judged, label, outcome, finding.readings[0]))
     return discrepancies

@@ -13,9 +13,9 @@ from xverify.core.bits import canonical
 from xverify.core.call import AT_RUN, Outcome
 from xverify.core.verdict import Verdict
 from xverify.verify import verdicts
-from xverify.verify.attribute import Misread, Zeros, gives
+from xverify.verify.attribute import Attribution, Misread, Zeros, gives
 from xverify.verify.compare import Comparison, max_ulp
-from xverify.verify.evidence import Evidence, Explained, explained, explained_by
+from xverify.verify.evidence import Evidence, Explained, explained, explained_by, second_reading
 from xverify.verify.findings import Discrepancy, Subject, witness_order
 from xverify.verify.ordinary import OrdinaryCalls
 from xverify.verify.shared_recipe import common
@@ -345,7 +345,13 @@ class Tally:
                 judged, outcome, discrepancy = tally.mixture
                 recipe = shared[subject, cell]
                 whole = verdicts.mixed(judged, subject.name, outcome, None, discrepancy.readings, recipe)
-                yield subject, cell, whole or discrepancy, judged, outcome
+                whole = whole or discrepancy
+                other = second_reading(tally.evidence) if whole.attribution is None else None
+                if other is not None:
+                    first, count = judged.contract.readings(judged.call)[0], judged.call.values
+                    parts = Attribution(other.name, other.words, count, count, (first.name, first.words))
+                    whole = replace(whole, attribution=parts)
+                yield subject, cell, whole, judged, outcome
 
     def flushes(self) -> Iterator[tuple[Subject, Cell, CellTally, Discrepancy, Judged, Outcome]]:
         """Yield the cells in which subnormal results came out as zeros.
