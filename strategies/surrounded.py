@@ -19,6 +19,7 @@ from xverify.core.neighbours import (
     FLOATS,
     OPERATORS,
     QUANTIZE,
+    QUANTIZING,
     coded,
     overflows,
     quantized_dtypes,
@@ -26,10 +27,10 @@ from xverify.core.neighbours import (
 )
 from xverify.core.surroundings import BEFORE_QUANTIZE, OPERATOR, comes_quantized, opset_beside, requantizes, surround
 from xverify.strategies.structures import Linear, Structure, build
-from xverify.strategies.walk import cell_structures, fits, scale_outputs, shape_structures, zero_point_choices
+from xverify.strategies.walk import axes, cell_structures, fits, scale_outputs, shape_structures, zero_point_choices
 
 MOST_VALUES = 600
-"""Largest number of values in a call. A graph costs milliseconds anyway, and many values show nothing more."""
+"""Largest number of values in a call, weights excepted. A graph costs milliseconds anyway, and more values show nothing more."""
 
 _ODD = (5, 13)
 """A shape of an odd number of elements."""
@@ -111,6 +112,8 @@ class Idiom:
     """"data": x and the parameters are constants; "parameters": those alone; "": drawn."""
     odd: bool = False
     """True for an odd number of elements."""
+    block_size: int = 0
+    """The block size of a matrix of weights, as long as a block along the axis; 0 for the usual shapes."""
 
 
 def _between(*words: str) -> tuple[Idiom, ...]:
@@ -120,11 +123,26 @@ def _between(*words: str) -> tuple[Idiom, ...]:
 
 
 _SIGNED = ("int8",)
+_NARROW = ("int4", "uint4")
+_WIDER = ("uint16", "int16")
+
+_WEIGHTS, _COLUMNS = 64, 8
+"""Least extent of a matrix of weights along its blocks, and its other extent."""
 
 _IDIOMS = (
     *_between("y>maxpool:1"), Idiom(("y>reshape:0",), _SIGNED, zero_point="absent", constants="parameters"),
+    Idiom(("y>beside:0",), granularity="per_axis", axis=-1, constants="data"),
+    Idiom(("y>matmul:0",), _NARROW, "blocked", constants="data", block_size=512),
+    Idiom(("y>leakyrelu:0", "y>quantize:0"), granularity="per_axis", axis=-1, constants="parameters"),
+    Idiom(("y>pair:0", "y>recast:0"), constants="parameters"),
     Idiom(("y>transpose:0",), granularity="per_axis", axis=-1, constants="parameters"),
     Idiom(("y>relu:0", "y>quantize:0"), ("uint8",), zero_point="lowest", negative=True, constants="parameters"),
+    Idiom(("y>where:0", "y>quantize:0"), granularity="per_axis", axis=-1, constants="parameters"),
+    Idiom(("y>qmatmul:0",), granularity="per_axis", axis=0, constants="parameters"),
+    Idiom(("y>relu:0", "y>quantize:0"), _WIDER, constants="parameters"),
+    Idiom(("y>maxpool:1",), _NARROW, constants="data"), Idiom(("y>quantize:0",), ("uint8",), zero_point="absent"),
+    Idiom(("y>unsqueeze:0", "y>beside:0"), _SIGNED, zero_point="absent", constants="data"),
+    Idiom(("x<quantize:0",), ("uint8",), zero_point="absent", constants="parameters"),
     Idiom(("y>argmax:-1",), negative=True, constants="parameters"),
     Idiom(("y>pair:30",), constants="parameters"), Idiom(("constant:x",), ("int4", "uint4"), constants="data", odd=True),
     Idiom(("y>reshape:0",), _SIGNED, zero_point="zero", constants="parameters"),
@@ -155,6 +173,14 @@ _IDIOMS = (
     Idiom(("y>transpose:0", "y>pair:200")), Idiom(("fork:7", "y>relu:0")), Idiom(("y>wider:0", "y>quantize:0")),
     Idiom(("y>reshape:1",), granularity="blocked", axis=-1), Idiom(("y>where:0", "y>quantize:0")),
     Idiom(("y>min:0", "y>quantize:0")),
+    Idiom(("y>unsqueeze:0", "y>beside:0"), granularity="per_axis", axis=0, constants="data"),
+    Idiom(("y>clip:0", "y>quantize:0"), _WIDER, constants="parameters"), *_between("y>leakyrelu:3"),
+    Idiom(("y>qmatmul:1",), constants="parameters"),
+    Idiom(("y>matmul:0",), granularity="blocked", constants="data", block_size=32),
+    Idiom(("y>matmul:1",), _NARROW, "blocked", axis=1, constants="data", block_size=128),
+    Idiom(("y>matmul:0",), granularity="per_axis", axis=-1, constants="data"),
+    Idiom(("x<quantize:0", "y>recast:0"), constants="parameters"), Idiom(("x<quantize:0", "y>maxpool:1")),
+    Idiom(("x<quantize:0", "y>leakyrelu:3")), Idiom(("x<quantize:0", "y>where:0", "y>quantize:0"), negative=True),
     Idiom(("shared:3", "y>pair:0")), Idiom(("y>max:1", "y>quantize:0")), Idiom(("y>gather:-1", "y>quantize:0")),
     Idiom(("y>abs:0", "y>max:0", "y>pair:6")), Idiom(("y>unsqueeze:0", "y>maxpool:1", "y>pair:0"), constants="parameters"),
 )  # fmt: skip
@@ -245,12 +271,19 @@ def _idiom_call(contract: Contract, idiom: Idiom, turn: int, index: int, rng: np
         choices = tuple(filter(None, choices))
     is_blocked = idiom.granularity == "blocked"
     shape = _ODD if idiom.odd else (6, 32) if is_blocked else PER_TENSOR[1 + int(rng.integers(len(PER_TENSOR) - 1))]
+    block_size = (16 if idiom.axis else 2) if is_blocked else 0
+    if idiom.block_size:
+        block_size = idiom.block_size
+        shape = (_COLUMNS, max(block_size, _WEIGHTS)) if idiom.axis else (max(block_size, _WEIGHTS), _COLUMNS)
     if not choices or scale not in scale_outputs(domain) or not fits(contract, idiom.granularity, shape):
         return None
     is_per_tensor = idiom.granularity == "per_tensor"
+    axis = (
+        idiom.axis if is_per_tensor or idiom.axis in axes(domain, idiom.granularity, shape) else idiom.axis % len(shape)
+    )
     structure = Linear(
         x_dtype, scale[0], idiom.granularity, shape, choices[0 if turn % 2 == 0 else int(rng.integers(len(choices)))], "",
-        None if is_per_tensor or "axis" not in domain.attributes else idiom.axis, (16 if idiom.axis else 2) if is_blocked else 0,
+        None if is_per_tensor or "axis" not in domain.attributes else axis, block_size,
         zero_point_recipe=idiom.zero_point if idiom.zero_point in ("zero", "lowest") else "random",
         seed=int(rng.integers(2**31)),
     )  # fmt: skip
@@ -275,7 +308,8 @@ def _takes_words(call: Call, around: tuple[str, ...]) -> bool:
         for side, name in named
     ):
         return False
-    return not (overflows(call) and ({("y", "quantize"), ("y", "pair")} & named or "fork:7" in around))
+    quantizes = any(("y", name) in named for name in (*QUANTIZING, "pair", "recast"))
+    return not (overflows(call) and (quantizes or "fork:7" in around))
 
 
 def _respelled(call: Call, rng: np.random.Generator) -> Call:
@@ -342,7 +376,7 @@ def changing_words(call: Call, rng: np.random.Generator) -> tuple[str, ...]:
     changes = _taken(call, "y", tuple(CHANGES), result_dtype(call))
     # Infinity and NaN say more about QuantizeLinear than about what surrounds it.
     quantizes = "quantize" in changes and (not overflows(call) or rng.random() < _OVERFLOWING)
-    changes = [name for name in changes if name != "quantize" and (quantizes or name != "pair")]
+    changes = [name for name in changes if name not in QUANTIZING and (quantizes or name not in ("pair", "recast"))]
     if not changes:
         return ()
     moves = _taken(call, "y", AFTER, result_dtype(call))
