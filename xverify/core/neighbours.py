@@ -366,22 +366,26 @@ def _identity(point: Point, is_left: bool) -> Array | None:
 
 
 def _product(
-    call: Call, point: Point, operands: tuple[str, str], nodes: tuple[Node, ...], target: str
-) -> tuple[tuple[Node, ...], Point, Mapping[str, Tensor]] | None:
+    call: Call, point: Point, operands: tuple[str, str], nodes: tuple[Node, ...], target: str, is_apart: bool
+) -> Step | None:
     """A MatMul after some nodes, and a QuantizeLinear with the call's own parameters after it.
 
     The text of MatMul does not say in what type it computes. Its error is far below a step of QuantizeLinear, so that the codes
     are exact.
+
+    Args:
+        is_apart: True for a Max with the lowest number before the QuantizeLinear, so that an optimiser fuses the MatMul alone.
     """
-    product = target + "_m"
-    made = _quantizing(call, replace(point, name=product), _Digits.of(0), target)
+    product, quantized = target + "_m", target + ("_n" if is_apart else "_m")
+    made = _quantizing(call, replace(point, name=quantized), _Digits.of(0), target)
     if made is None:
         return None
-    return (
-        (*nodes, Node("MatMul", operands, product), made.node),
-        replace(point, name=target, dtype=made.dtype),
-        made.constants,
-    )
+    constants = dict(made.constants)
+    nodes = (*nodes, Node("MatMul", operands, product))
+    if is_apart:
+        constants[target + "_l"] = coded(point.dtype, -NORMAL[point.dtype][1])
+        nodes = (*nodes, Node("Max", (product, target + "_l"), quantized))
+    return Step((*nodes, made.node), replace(point, name=target, dtype=made.dtype), constants)
 
 
 def _operands(point: Point, name: str, is_left: bool) -> tuple[str, str]:
@@ -392,10 +396,8 @@ def _mat_mul(call: Call, point: Point, number: int, target: str, opset: int) -> 
     """A quantized product with the identity matrix, an input. The result is the weight."""
     is_left, name = number % 2 == 0, target + "_a"
     matrix = _identity(point, is_left)
-    made = None if matrix is None else _product(call, point, _operands(point, name, is_left), (), target)
-    if made is None:
-        return None
-    return Step(*made, {name: coded(point.dtype, matrix)})
+    made = None if matrix is None else _product(call, point, _operands(point, name, is_left), (), target, True)
+    return None if made is None else replace(made, inputs={name: coded(point.dtype, matrix)})
 
 
 def _quantized_mat_mul(call: Call, point: Point, number: int, target: str, opset: int) -> Step | None:
@@ -411,10 +413,8 @@ def _quantized_mat_mul(call: Call, point: Point, number: int, target: str, opset
     }
     attributes = {"output_dtype": point.dtype} if "output_dtype" in call.attributes else {}
     node = Node(DEQUANTIZE, tuple(constants), name, attributes, True)
-    made = _product(call, point, _operands(point, name, is_left), (node,), target)
-    if made is None:
-        return None
-    return Step(made[0], made[1], {**made[2], **constants})
+    made = _product(call, point, _operands(point, name, is_left), (node,), target, False)
+    return None if made is None else replace(made, constants={**made.constants, **constants})
 
 
 # -- quantization -----------------------------------------------------------------------------------------
@@ -678,7 +678,7 @@ OPERATORS: dict[str, tuple[str, ...]] = {
     "argmax": ("ArgMax", "Cast"),
     "leakyrelu": ("LeakyRelu",),
     "beside": ("Transpose", "Mul"),
-    "matmul": ("MatMul", QUANTIZE),
+    "matmul": ("MatMul", "Max", QUANTIZE),
     "qmatmul": (DEQUANTIZE, "MatMul", QUANTIZE),
     "quantize": (QUANTIZE,),
     "recast": (QUANTIZE, DEQUANTIZE),
