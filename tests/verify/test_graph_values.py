@@ -64,6 +64,7 @@ def sets(call: Call) -> list[set[float]]:
         (["y>maxpool:1"], [0.0, 1.5]),
         (["y>argmax:0"], [3]),
         (["y>resize:0"], [-1.0, -1.0, 0.0, 0.0, 1.0, 1.0, 1.5, 1.5]),
+        (["y>split:0"], [-1.0, 0.0]),
         (["y>leakyrelu:1"], [-0.25, 0.0, 1.0, 1.5]),
         (["y>leakyrelu:3"], [0.5, 0.0, 1.0, 1.5]),
         (["y>reshape:1", "y>beside:1"], [-1.0, 0.0, 1.0, 1.5]),
@@ -199,8 +200,8 @@ def graphs(name: str, count: int) -> Iterator[Call]:
         if number % 2:
             tensors["zero_point"] = Tensor(dtype, rng.integers(0, 1 << min(8, BITS[dtype]), few).astype(codes.dtype))
         call = Call(name, tensors, {"axis": axis} if few else {})
-        product = f"y>{'q' if number % 16 else ''}matmul:{number // 16}"
-        yield replace(call, around=changing_words(call, rng) if number % 8 else (product,))
+        other = f"y>{('matmul', 'qmatmul', 'recast')[number // 8 % 3]}:{number // 24}"  # These are not drawn.
+        yield replace(call, around=changing_words(call, rng) if number % 8 else (other,))
 
 
 @pytest.mark.parametrize("name", ["ai.onnx/DequantizeLinear-13", "com.microsoft/DequantizeLinear-1@installed"])

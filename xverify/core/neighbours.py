@@ -28,6 +28,9 @@ DEQUANTIZE = "DequantizeLinear"
 CLIP_INPUTS = 11
 """The version of ai.onnx from which the bounds of Clip are inputs."""
 
+SPLIT_OUTPUTS = 18
+"""The version of ai.onnx from which Split says the number of its outputs."""
+
 FIRST_INDEX = 12
 """The version of ai.onnx from which ArgMax says which of equal values it selects."""
 
@@ -325,6 +328,18 @@ def _leaky_relu(call: Call, point: Point, number: int, target: str, opset: int) 
     slope = (0.5, 0.25, 2.0, -0.5)[number % 4]
     spread = _sorted(np.where(point.spread < 0, point.spread * slope, point.spread))
     return Step((Node("LeakyRelu", (point.name,), target, {"alpha": slope}),), _same(point, target, spread))
+
+
+def _split(call: Call, point: Point, number: int, target: str, opset: int) -> Step | None:
+    """The first half of an axis. Nobody reads the second one."""
+    even = [axis for axis, extent in enumerate(point.shape) if extent and extent % 2 == 0]
+    if not even:
+        return None
+    axis = even[number % len(even)]
+    attributes = {"axis": axis, **({"num_outputs": 2} if opset >= SPLIT_OUTPUTS else {})}
+    shape = tuple(extent // 2 if i == axis else extent for i, extent in enumerate(point.shape))
+    node = Node("Split", (point.name,), target, attributes, others=(target + "_r",))
+    return Step((node,), replace(point, name=target, shape=shape, in_place=False))
 
 
 _FEW_AXES = 4
@@ -656,6 +671,7 @@ CHANGES: dict[str, Callable[[Call, Point, int, str, int], Step | None]] = {
     "resize": _resize,
     "argmax": _arg_max,
     "leakyrelu": _leaky_relu,
+    "split": _split,
     "beside": _beside,
     "matmul": _mat_mul,
     "qmatmul": _quantized_mat_mul,
