@@ -50,7 +50,7 @@ class Point:
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """The nodes of a word with their constants and further inputs of the graph, and the tensor that they make."""
+    """The nodes of a word with their constants and inputs, and the tensor that they make."""
 
     nodes: tuple[Node, ...]
     point: Point

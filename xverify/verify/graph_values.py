@@ -384,7 +384,7 @@ def _of_rank(x: Values, rank: int) -> Values:
 
 
 def _leaky_relu(node: Node, x: Values) -> Values:
-    """The operand where it is not negative, otherwise its product with a power of two. The sign of a zero is free."""
+    """The operand, or its product with a power of two where it is negative. A zero has any sign."""
     with np.errstate(all="ignore"):
         product = np.asarray(cast(np.asarray(x.numbers * float(node.attributes["alpha"])), x.dtype)).reshape(
             x.codes.shape
