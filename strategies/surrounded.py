@@ -35,7 +35,7 @@ MOST_VALUES = 600
 _ODD = (5, 13)
 """A shape of an odd number of elements."""
 
-PER_TENSOR = ((257,), (4, 65), (1, 5, 53), (2, 3, 1, 43), (3, 4, 3, 2, 4))
+PER_TENSOR: tuple[tuple[int, ...], ...] = ((257,), (4, 65), (1, 5, 53), (2, 3, 1, 43), (3, 4, 3, 2, 4))
 """Shapes of calls per tensor, with tails and with room for most codes of a byte."""
 
 _NOT_MOVED = 0.35
