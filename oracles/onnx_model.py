@@ -172,7 +172,7 @@ def graph_bytes(call: Call, graph: Graph) -> bytes:
             helper.make_node(
                 node.operator,
                 [*node.inputs, *(name for name, _ in inputs)],
-                [node.output],
+                [node.output, *node.others],
                 domain=domain if node.of_call else "",
                 **attributes,
             )
@@ -372,8 +372,8 @@ def _graph_lines(call: Call, graph: Graph) -> List[str]:
         words = {name: _spelled(name, value) for name, value in attributes.items()}
         if node.of_call and domain:
             words["domain"] = repr(domain)
-        call_of_node = (node.operator, names, node.output, keywords(words))
-        nodes.append('    helper.make_node("%s", [%s], ["%s"]%s),' % call_of_node)
+        outputs = ", ".join('"%s"' % name for name in (node.output, *node.others))
+        nodes.append('    helper.make_node("%s", [%s], [%s]%s),' % (node.operator, names, outputs, keywords(words)))
     declared = [
         '    helper.make_tensor_value_info("%s", %s, %s),'
         % (name, type_name(tensor.dtype), extents(name, tensor, graph.symbolic))

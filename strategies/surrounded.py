@@ -19,6 +19,7 @@ from xverify.core.neighbours import (
     FLOATS,
     OPERATORS,
     QUANTIZE,
+    QUANTIZING,
     coded,
     overflows,
     quantized_dtypes,
@@ -26,15 +27,15 @@ from xverify.core.neighbours import (
 )
 from xverify.core.surroundings import BEFORE_QUANTIZE, OPERATOR, comes_quantized, opset_beside, requantizes, surround
 from xverify.strategies.structures import Linear, Structure, build
-from xverify.strategies.walk import cell_structures, fits, scale_outputs, shape_structures, zero_point_choices
+from xverify.strategies.walk import axes, cell_structures, fits, scale_outputs, shape_structures, zero_point_choices
 
 MOST_VALUES = 600
-"""Largest number of values in a call. A graph costs milliseconds anyway, and many values show nothing more."""
+"""Largest number of values in a call, weights excepted. A graph costs milliseconds anyway, and more values show nothing more."""
 
 _ODD = (5, 13)
 """A shape of an odd number of elements."""
 
-PER_TENSOR = ((257,), (4, 65), (1, 5, 53), (2, 3, 1, 43), (3, 4, 3, 2, 4))
+PER_TENSOR: tuple[tuple[int, ...], ...] = ((257,), (4, 65), (1, 5, 53), (2, 3, 1, 43), (3, 4, 3, 2, 4))
 """Shapes of calls per tensor, with tails and with room for most codes of a byte."""
 
 _NOT_MOVED = 0.35
@@ -111,6 +112,10 @@ class Idiom:
     """"data": x and the parameters are constants; "parameters": those alone; "": drawn."""
     odd: bool = False
     """True for an odd number of elements."""
+    shape: tuple[int, ...] = ()
+    """The shape of x; () for the usual shapes."""
+    block_size: int = 0
+    """The block size of a matrix of weights, as long as a block along the axis; 0 for the usual shapes."""
 
 
 def _between(*words: str) -> tuple[Idiom, ...]:
@@ -120,11 +125,32 @@ def _between(*words: str) -> tuple[Idiom, ...]:
 
 
 _SIGNED = ("int8",)
+_NARROW = ("int4", "uint4")
+_WIDER = ("uint16", "int16")
+
+_TABLE = (6, 32)
+"""The shape of a table whose rows a Gather selects."""
+
+_WEIGHTS, _COLUMNS = 64, 8
+"""Least extent of a matrix of weights along its blocks, and its other extent."""
 
 _IDIOMS = (
     *_between("y>maxpool:1"), Idiom(("y>reshape:0",), _SIGNED, zero_point="absent", constants="parameters"),
+    Idiom(("y>beside:0",), granularity="per_axis", axis=-1, constants="data"),
+    Idiom(("y>matmul:0",), _NARROW, "blocked", constants="data", block_size=512),
+    Idiom(("y>leakyrelu:0", "y>quantize:0"), granularity="per_axis", axis=-1, constants="parameters"),
+    Idiom(("y>pair:0", "y>recast:0"), constants="parameters"),
+    Idiom(("y>split:0", "y>quantize:0"), constants="data"),
+    Idiom(("y>gather:0",), granularity="per_axis", axis=-1, constants="data", shape=_TABLE),
+    Idiom(("constant:x",), _NARROW, constants="data", shape=_TABLE),
     Idiom(("y>transpose:0",), granularity="per_axis", axis=-1, constants="parameters"),
     Idiom(("y>relu:0", "y>quantize:0"), ("uint8",), zero_point="lowest", negative=True, constants="parameters"),
+    Idiom(("y>where:0", "y>quantize:0"), granularity="per_axis", axis=-1, constants="parameters"),
+    Idiom(("y>qmatmul:0",), granularity="per_axis", axis=0, constants="parameters"),
+    Idiom(("y>relu:0", "y>quantize:0"), _WIDER, constants="parameters"),
+    Idiom(("y>maxpool:1",), _NARROW, constants="data"), Idiom(("y>quantize:0",), ("uint8",), zero_point="absent"),
+    Idiom(("y>unsqueeze:0", "y>beside:0"), _SIGNED, zero_point="absent", constants="data"),
+    Idiom(("x<quantize:0",), ("uint8",), zero_point="absent", constants="parameters"),
     Idiom(("y>argmax:-1",), negative=True, constants="parameters"),
     Idiom(("y>pair:30",), constants="parameters"), Idiom(("constant:x",), ("int4", "uint4"), constants="data", odd=True),
     Idiom(("y>reshape:0",), _SIGNED, zero_point="zero", constants="parameters"),
@@ -155,21 +181,36 @@ _IDIOMS = (
     Idiom(("y>transpose:0", "y>pair:200")), Idiom(("fork:7", "y>relu:0")), Idiom(("y>wider:0", "y>quantize:0")),
     Idiom(("y>reshape:1",), granularity="blocked", axis=-1), Idiom(("y>where:0", "y>quantize:0")),
     Idiom(("y>min:0", "y>quantize:0")),
+    Idiom(("y>unsqueeze:0", "y>beside:0"), granularity="per_axis", axis=0, constants="data"),
+    Idiom(("y>clip:0", "y>quantize:0"), _WIDER, constants="parameters"), *_between("y>leakyrelu:3"),
+    Idiom(("y>qmatmul:1",), constants="parameters"), *_between("y>split:0"),
+    Idiom(("y>gather:0",), _NARROW, "per_axis", axis=-1, constants="data", shape=_TABLE),
+    Idiom(("y>gather:0",), _NARROW, "per_axis", constants="data", shape=_TABLE),
+    Idiom(("y>gather:0",), (*_COMMON, *_NARROW), "blocked", axis=-1, constants="data", shape=_TABLE),
+    Idiom(("y>matmul:0",), granularity="blocked", constants="data", block_size=32),
+    Idiom(("y>matmul:1",), _NARROW, "blocked", axis=1, constants="data", block_size=128),
+    Idiom(("y>matmul:0",), granularity="per_axis", axis=-1, constants="data"),
+    Idiom(("x<quantize:0", "y>recast:0"), constants="parameters"), Idiom(("x<quantize:0", "y>maxpool:1")),
+    Idiom(("x<quantize:0", "y>leakyrelu:3")), Idiom(("x<quantize:0", "y>where:0", "y>quantize:0"), negative=True),
     Idiom(("shared:3", "y>pair:0")), Idiom(("y>max:1", "y>quantize:0")), Idiom(("y>gather:-1", "y>quantize:0")),
     Idiom(("y>abs:0", "y>max:0", "y>pair:6")), Idiom(("y>unsqueeze:0", "y>maxpool:1", "y>pair:0"), constants="parameters"),
 )  # fmt: skip
 """Idioms in which optimisers tend to err, the likeliest first."""
 
 
-def surrounded_calls(contract: Contract, seed: int) -> Iterator[Call]:
+_BEGINNINGS = (21, 10, 23, 13, 24, 19, 25, 28)
+"""Versions of ai.onnx whose calls begin at equal distances among the idioms, so that together a few calls of each meet most."""
+
+
+def surrounded_calls(contract: Contract, seed: int, part: int = 0, parts: int = 1) -> Iterator[Call]:
     """Allowed calls in surroundings, without end.
 
-    All idioms come once, beginning anywhere. Then idioms, moves of data, and operators that change values take turns. The calls
-    of the last two have the walk's small structures. Those of the cells and the others take turns, each in a random order, again
-    and again with other values.
+    All idioms come once. They begin far from those of other editions and parts. Then idioms, moves of data, and operators that
+    change values take turns. The calls of the last two have the walk's small structures. Those of the cells and the others take
+    turns, each in a random order, again and again with other values.
     """
     rng = np.random.default_rng(seed)
-    idioms = _idioms(contract, rng)
+    idioms = _idioms(contract, rng, part / parts)
     cells = (_reshaped(structure, rng) for structure in _without_end(_few_values(cell_structures(contract)), rng))
     shapes = _without_end(_few_values(shape_structures(contract)), rng)
     yield from islice(idioms, len(_IDIOMS))
@@ -210,12 +251,20 @@ def _with_constants(call: Call, around: tuple[str, ...], which: str) -> tuple[st
     return (*others, *(word for role in roles if (word := f"constant:{role}") not in others))
 
 
-def _idioms(contract: Contract, rng: np.random.Generator) -> Iterator[Call]:
+def _beginning(contract: Contract, rng: np.random.Generator, share: float) -> int:
+    """The number of the first idiom of an edition, moved by a share of all idioms."""
+    domain, _, version = contract.id.partition("/DequantizeLinear-")
+    known = domain == "ai.onnx" and version in map(str, _BEGINNINGS)
+    own = _BEGINNINGS.index(int(version)) / len(_BEGINNINGS) if known else rng.random()
+    return int((own + share + rng.random() / len(_BEGINNINGS)) * len(_IDIOMS)) % len(_IDIOMS)
+
+
+def _idioms(contract: Contract, rng: np.random.Generator, share: float) -> Iterator[Call]:
     """Calls of the idioms, again and again: each once with its own types, then with others too.
 
     None without QuantizeLinear.
     """
-    first = int(rng.integers(len(_IDIOMS)))
+    first = _beginning(contract, rng, share)
     made = 0
     for turn in count():
         for index in range(len(_IDIOMS)):
@@ -245,12 +294,20 @@ def _idiom_call(contract: Contract, idiom: Idiom, turn: int, index: int, rng: np
         choices = tuple(filter(None, choices))
     is_blocked = idiom.granularity == "blocked"
     shape = _ODD if idiom.odd else (6, 32) if is_blocked else PER_TENSOR[1 + int(rng.integers(len(PER_TENSOR) - 1))]
+    block_size = (16 if idiom.axis else 2) if is_blocked else 0
+    shape = idiom.shape or shape
+    if idiom.block_size:
+        block_size = idiom.block_size
+        shape = (_COLUMNS, max(block_size, _WEIGHTS)) if idiom.axis else (max(block_size, _WEIGHTS), _COLUMNS)
     if not choices or scale not in scale_outputs(domain) or not fits(contract, idiom.granularity, shape):
         return None
     is_per_tensor = idiom.granularity == "per_tensor"
+    axis = (
+        idiom.axis if is_per_tensor or idiom.axis in axes(domain, idiom.granularity, shape) else idiom.axis % len(shape)
+    )
     structure = Linear(
         x_dtype, scale[0], idiom.granularity, shape, choices[0 if turn % 2 == 0 else int(rng.integers(len(choices)))], "",
-        None if is_per_tensor or "axis" not in domain.attributes else idiom.axis, (16 if idiom.axis else 2) if is_blocked else 0,
+        None if is_per_tensor or "axis" not in domain.attributes else axis, block_size,
         zero_point_recipe=idiom.zero_point if idiom.zero_point in ("zero", "lowest") else "random",
         seed=int(rng.integers(2**31)),
     )  # fmt: skip
@@ -275,7 +332,8 @@ def _takes_words(call: Call, around: tuple[str, ...]) -> bool:
         for side, name in named
     ):
         return False
-    return not (overflows(call) and ({("y", "quantize"), ("y", "pair")} & named or "fork:7" in around))
+    quantizes = any(("y", name) in named for name in (*QUANTIZING, "pair", "recast"))
+    return not (overflows(call) and (quantizes or "fork:7" in around))
 
 
 def _respelled(call: Call, rng: np.random.Generator) -> Call:
@@ -342,7 +400,9 @@ def changing_words(call: Call, rng: np.random.Generator) -> tuple[str, ...]:
     changes = _taken(call, "y", tuple(CHANGES), result_dtype(call))
     # Infinity and NaN say more about QuantizeLinear than about what surrounds it.
     quantizes = "quantize" in changes and (not overflows(call) or rng.random() < _OVERFLOWING)
-    changes = [name for name in changes if name != "quantize" and (quantizes or name != "pair")]
+    # A float16 soon overflows among random parameters.
+    apart = (*QUANTIZING, "recast", *(() if quantizes else ("pair",)))
+    changes = [name for name in changes if name not in apart]
     if not changes:
         return ()
     moves = _taken(call, "y", AFTER, result_dtype(call))

@@ -304,7 +304,7 @@ def test_calls_in_surroundings_are_allowed_and_various(name):
     contract = contracts.get(name)
     made = list(islice(surrounded_calls(contract, 1), 500))
     assert all(contract.judge(call).verdict == "allowed" and call.around for call in made)
-    assert max(call.values for call in made) <= MOST_VALUES
+    assert max(call.values for call in made if not {"y>matmul:0", "y>matmul:1"} & {*call.around}) <= MOST_VALUES
     words = {word.rpartition(":")[0] or word for call in made for word in call.around}
     assert {f"y>{name}" for name in AFTER} | {f"x<{name}" for name in BEFORE} <= words
     assert ("y>requantize" in words) == (not quantized_dtypes(made[0]))

@@ -15,7 +15,7 @@ from xverify.core.bits import canonical, is_nan
 from xverify.core.call import BITS, Call, Outcome, Tensor, code_dtype
 from xverify.core.dtypes import tensor, values
 from xverify.core.line import call_from_line, call_to_line
-from xverify.core.neighbours import CHANGES, coded
+from xverify.core.neighbours import CHANGES, OPERATORS, QUANTIZE, coded
 from xverify.core.surroundings import changes_values, surround
 from xverify.oracles import onnx_reference, onnxruntime_cpu
 from xverify.strategies.surrounded import changing_words
@@ -64,6 +64,14 @@ def sets(call: Call) -> list[set[float]]:
         (["y>maxpool:1"], [0.0, 1.5]),
         (["y>argmax:0"], [3]),
         (["y>resize:0"], [-1.0, -1.0, 0.0, 0.0, 1.0, 1.0, 1.5, 1.5]),
+        (["y>split:0"], [-1.0, 0.0]),
+        (["y>leakyrelu:1"], [-0.25, 0.0, 1.0, 1.5]),
+        (["y>leakyrelu:3"], [0.5, 0.0, 1.0, 1.5]),
+        (["y>reshape:1", "y>beside:1"], [-1.0, 0.0, 1.0, 1.5]),
+        (["y>reshape:1", "y>beside:0"], [-1.0, -1.0, 0.0, 0.0, 1.0, 1.0, 1.5, 1.5]),
+        (["y>reshape:1", "y>matmul:0"], [-2.0, 0.0, 2.0, 3.0]),
+        (["y>reshape:1", "y>qmatmul:1"], [-2.0, 0.0, 2.0, 3.0]),
+        (["y>reshape:1", "y>recast:1"], [-1.0, 0.0, 1.0, 2.0]),
         (["y>quantize:0"], [-2.0, 0.0, 2.0, 3.0]),
         (["y>quantize:2"], [-4.0, 0.0, 4.0, 6.0]),
         (["y>quantize:4"], [2.0, 0.0, -2.0, -3.0]),
@@ -97,7 +105,8 @@ def test_a_word_has_a_meaning_for_every_shape(word):
             legal = legal_of(call)
             assert legal.open is not None
             assert legal.shape == graph.shape == legal.open.shape
-            is_flat = len(shape) == 1 and word in ("y>pair", "y>quantize")  # see the test on a text that leaves it open
+            # See the test on a text that leaves it open.
+            is_flat = len(shape) == 1 and OPERATORS.get(word[2:], ("",))[0] == QUANTIZE
             assert not legal.open.any() or is_flat
 
 
@@ -191,7 +200,8 @@ def graphs(name: str, count: int) -> Iterator[Call]:
         if number % 2:
             tensors["zero_point"] = Tensor(dtype, rng.integers(0, 1 << min(8, BITS[dtype]), few).astype(codes.dtype))
         call = Call(name, tensors, {"axis": axis} if few else {})
-        yield replace(call, around=changing_words(call, rng))
+        other = f"y>{('matmul', 'qmatmul', 'recast')[number // 8 % 3]}:{number // 24}"  # These are not drawn.
+        yield replace(call, around=changing_words(call, rng) if number % 8 else (other,))
 
 
 @pytest.mark.parametrize("name", ["ai.onnx/DequantizeLinear-13", "com.microsoft/DequantizeLinear-1@installed"])

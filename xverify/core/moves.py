@@ -31,6 +31,8 @@ class Node:
     """Attributes by name, lists of whole numbers included."""
     of_call: bool = False
     """True if the operator has the domain and the edition of the call."""
+    others: tuple[str, ...] = ()
+    """The names of further outputs, which nobody reads."""
 
 
 @dataclass(frozen=True)
@@ -223,6 +225,8 @@ def _moved(node: Node, arrays: Mapping[str, Array]) -> Array:
         return array[tuple(index)]
     if node.operator == "Gather":
         return np.take(array, attributes["indices"], attributes["axis"])
+    if node.operator == "Split":
+        return np.split(array, 1 + len(node.others), attributes["axis"])[0]
     if node.operator == "Concat":
         return np.concatenate([arrays[name] for name in node.inputs], attributes["axis"])
     return array

@@ -28,6 +28,9 @@ DEQUANTIZE = "DequantizeLinear"
 CLIP_INPUTS = 11
 """The version of ai.onnx from which the bounds of Clip are inputs."""
 
+SPLIT_OUTPUTS = 18
+"""The version of ai.onnx from which Split says the number of its outputs."""
+
 FIRST_INDEX = 12
 """The version of ai.onnx from which ArgMax says which of equal values it selects."""
 
@@ -47,11 +50,12 @@ class Point:
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """The nodes of a word with their constants, and the tensor that they make."""
+    """The nodes of a word with their constants and inputs, and the tensor that they make."""
 
     nodes: tuple[Node, ...]
     point: Point
     constants: Mapping[str, Tensor] = field(default_factory=dict)
+    inputs: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 # -- numbers ----------------------------------------------------------------------------------------------
@@ -320,6 +324,114 @@ def _arg_max(call: Call, point: Point, number: int, target: str, opset: int) -> 
     return Step(nodes, replace(point, name=target, shape=shape, dtype="int32", spread=spread, in_place=False))
 
 
+def _leaky_relu(call: Call, point: Point, number: int, target: str, opset: int) -> Step | None:
+    slope = (0.5, 0.25, 2.0, -0.5)[number % 4]
+    spread = _sorted(np.where(point.spread < 0, point.spread * slope, point.spread))
+    return Step((Node("LeakyRelu", (point.name,), target, {"alpha": slope}),), _same(point, target, spread))
+
+
+def _split(call: Call, point: Point, number: int, target: str, opset: int) -> Step | None:
+    """The first half of an axis. Nobody reads the second one."""
+    even = [axis for axis, extent in enumerate(point.shape) if extent and extent % 2 == 0]
+    if not even:
+        return None
+    axis = even[number % len(even)]
+    attributes = {"axis": axis, **({"num_outputs": 2} if opset >= SPLIT_OUTPUTS else {})}
+    shape = tuple(extent // 2 if i == axis else extent for i, extent in enumerate(point.shape))
+    node = Node("Split", (point.name,), target, attributes, others=(target + "_r",))
+    return Step((node,), replace(point, name=target, shape=shape, in_place=False))
+
+
+_FEW_AXES = 4
+"""Largest rank of a result to which `_beside` adds two axes."""
+
+
+def _beside(call: Call, point: Point, number: int, target: str, opset: int) -> Step | None:
+    """A product with ones, an input that comes through a Transpose, and the inverse Transpose after it.
+
+    An optimiser that moves the first Transpose behind the product transposes the result.
+    """
+    shape, rank = point.shape, len(point.shape)
+    if rank < 2 or 0 in shape:
+        return None
+    if number % 3 == 0 and rank <= _FEW_AXES:  # The ones have more axes, so that the product repeats the result.
+        order = (0, rank + 1, *range(1, rank + 1))
+        moved = (1, 2, *shape)
+    else:
+        order = tuple(range(rank))[::-1] if number % 3 != 2 else (rank - 1, *range(rank - 1))
+        moved = shape
+    inverse = tuple(order.index(axis) for axis in range(len(order)))
+    before = tuple(moved[inverse[axis]] for axis in range(len(order)))
+    ones, transposed, product = target + "_o", target + "_t", target + "_m"
+    pair = (point.name, transposed) if number // 3 % 2 else (transposed, point.name)
+    nodes = (
+        Node("Transpose", (ones,), transposed, {"perm": order}),
+        Node("Mul", pair, product),
+        Node("Transpose", (product,), target, {"perm": inverse}),
+    )
+    made = replace(point, name=target, shape=before, in_place=False)
+    return Step(nodes, made, inputs={ones: coded(point.dtype, np.ones(before))})
+
+
+def _identity(point: Point, is_left: bool) -> Array | None:
+    """The identity matrix that a MatMul may have beside the result."""
+    if len(point.shape) < 2 or 0 in point.shape:
+        return None
+    return np.eye(point.shape[-2] if is_left else point.shape[-1])
+
+
+def _product(
+    call: Call, point: Point, operands: tuple[str, str], nodes: tuple[Node, ...], target: str, is_apart: bool
+) -> Step | None:
+    """A MatMul after some nodes, and a QuantizeLinear with the call's own parameters after it.
+
+    The text of MatMul does not say in what type it computes. Its error is far below a step of QuantizeLinear, so that the codes
+    are exact.
+
+    Args:
+        is_apart: True for a Max with the lowest number before the QuantizeLinear, so that an optimiser fuses the MatMul alone.
+    """
+    product, quantized = target + "_m", target + ("_n" if is_apart else "_m")
+    made = _quantizing(call, replace(point, name=quantized), _Digits.of(0), target)
+    if made is None:
+        return None
+    constants = dict(made.constants)
+    nodes = (*nodes, Node("MatMul", operands, product))
+    if is_apart:
+        constants[target + "_l"] = coded(point.dtype, -NORMAL[point.dtype][1])
+        nodes = (*nodes, Node("Max", (product, target + "_l"), quantized))
+    return Step((*nodes, made.node), replace(point, name=target, dtype=made.dtype), constants)
+
+
+def _operands(point: Point, name: str, is_left: bool) -> tuple[str, str]:
+    return (name, point.name) if is_left else (point.name, name)
+
+
+def _mat_mul(call: Call, point: Point, number: int, target: str, opset: int) -> Step | None:
+    """A quantized product with the identity matrix, an input. The result is the weight."""
+    is_left, name = number % 2 == 0, target + "_a"
+    matrix = _identity(point, is_left)
+    made = None if matrix is None else _product(call, point, _operands(point, name, is_left), (), target, True)
+    return None if made is None else replace(made, inputs={name: coded(point.dtype, matrix)})
+
+
+def _quantized_mat_mul(call: Call, point: Point, number: int, target: str, opset: int) -> Step | None:
+    """The same, where the matrix comes from a DequantizeLinear too."""
+    is_left, name = number % 2 == 0, target + "_a"
+    matrix = _identity(point, is_left)
+    if matrix is None:
+        return None
+    constants = {
+        name + "_x": Tensor("uint8", np.asarray(matrix * 128, np.uint8)),
+        name + "_s": coded(point.dtype, 1 / 128),
+        name + "_z": Tensor("uint8", np.zeros((), np.uint8)),
+    }
+    attributes = {"output_dtype": point.dtype} if "output_dtype" in call.attributes else {}
+    node = Node(DEQUANTIZE, tuple(constants), name, attributes, True)
+    made = _product(call, point, _operands(point, name, is_left), (node,), target, False)
+    return None if made is None else replace(made, constants={**made.constants, **constants})
+
+
 # -- quantization -----------------------------------------------------------------------------------------
 
 _SINCE = (
@@ -333,6 +445,9 @@ _MICROSOFT = ("uint8", "int8", "uint16", "int16", "uint4", "int4")
 
 AXIS, BLOCKS, TYPED = 13, 21, 21
 """Versions of ai.onnx from which QuantizeLinear has the attributes axis, block_size and output_dtype."""
+
+FLOAT16 = 19
+"""The version of ai.onnx from which DequantizeLinear gives other floats than float32."""
 
 
 @dataclass(frozen=True)
@@ -411,6 +526,22 @@ def _pair(call: Call, point: Point, number: int, target: str, opset: int) -> Ste
         attributes["output_dtype"] = point.dtype
     nodes = (made.node, Node(DEQUANTIZE, (made.node.output, *names), target, attributes, True))
     return Step(nodes, replace(point, name=target), constants)
+
+
+def _recast(call: Call, point: Point, number: int, target: str, opset: int) -> Step | None:
+    """A QuantizeLinear, and a DequantizeLinear whose scale and result have another float type."""
+    if call.contract.startswith("ai.onnx/") and _version(call) < FLOAT16:
+        return None
+    made = _quantizing(call, point, _Digits.of(number), target + "_q")
+    if made is None:
+        return None
+    other = "float16" if point.dtype == "float32" else "float32"
+    name = target + "_d"
+    names = (name, *made.parameters[1:])
+    attributes = {key: value for key, value in made.node.attributes.items() if key in ("axis", "block_size")}
+    nodes = (made.node, Node(DEQUANTIZE, (made.node.output, *names), target, attributes, True))
+    constants = {**made.constants, name: coded(other, numbers_of(made.scale))}
+    return Step(nodes, replace(point, name=target, dtype=other), constants)
 
 
 @dataclass(frozen=True, eq=False)
@@ -539,6 +670,12 @@ CHANGES: dict[str, Callable[[Call, Point, int, str, int], Step | None]] = {
     "wider": _wider,
     "resize": _resize,
     "argmax": _arg_max,
+    "leakyrelu": _leaky_relu,
+    "split": _split,
+    "beside": _beside,
+    "matmul": _mat_mul,
+    "qmatmul": _quantized_mat_mul,
+    "recast": _recast,
     "pair": _pair,
     "quantize": _quantize,
 }
@@ -547,12 +684,20 @@ CHANGES: dict[str, Callable[[Call, Point, int, str, int], Step | None]] = {
 It returns a `Step`, or None for Identity.
 """
 
+QUANTIZING = ("quantize", "matmul", "qmatmul")
+"""Words whose result is quantized. They end a graph."""
+
 OPERATORS: dict[str, tuple[str, ...]] = {
     "maxpool": ("MaxPool",),
     "scale": ("Mul",),
     "wider": ("Cast",),
     "argmax": ("ArgMax", "Cast"),
+    "leakyrelu": ("LeakyRelu",),
+    "beside": ("Transpose", "Mul"),
+    "matmul": ("MatMul", "Max", QUANTIZE),
+    "qmatmul": (DEQUANTIZE, "MatMul", QUANTIZE),
     "quantize": (QUANTIZE,),
+    "recast": (QUANTIZE, DEQUANTIZE),
     "pair": (QUANTIZE, DEQUANTIZE),
 }
 """Operators of a word whose name is not theirs."""

@@ -156,6 +156,7 @@ def surround(call: Call) -> Graph:
     after = _after_result(wide, numbers, words.after, cut)
     nodes += after.nodes
     constants.update(after.constants)
+    inputs.update(after.inputs)
     output, shape, changes, others = after.output, after.numbers.shape, after.changes, []
     if words.fork is not None:
         forked, fork_constants = _second_consumer(wide, words.fork)
@@ -377,6 +378,7 @@ class _After:
     numbers: Array
     """The moved indices of the values. If values change, only their shape has a meaning."""
     changes: bool = False
+    inputs: dict[str, Tensor] = field(default_factory=dict)
 
 
 def _after_result(call: Call, numbers: Array, words: _Moves, cut: Move | None) -> _After:
@@ -398,6 +400,7 @@ def _after_result(call: Call, numbers: Array, words: _Moves, cut: Move | None) -
             else:
                 after.nodes += step.nodes
                 after.constants.update(step.constants)
+                after.inputs.update(step.inputs)
                 in_place, dtype, spread = step.point.in_place, step.point.dtype, step.point.spread
                 if step.point.shape != shape:
                     after.numbers = np.arange(int(np.prod(step.point.shape)), dtype=np.int64).reshape(step.point.shape)

@@ -95,7 +95,8 @@ def batches(contract: Contract, run_seed: int, surrounded: bool = False, of: Sli
 
 def surrounded_cases(contract: Contract, run_seed: int, of: Slice = WHOLE) -> Iterator[Case]:
     """Make calls in surroundings, without end unless the edition has none."""
-    for call in surrounded_calls(contract, derived_seed(run_seed, contract.id, "surrounded", *of.purpose)):
+    seed = derived_seed(run_seed, contract.id, "surrounded", *of.purpose)
+    for call in surrounded_calls(contract, seed, of.index, of.count):
         yield Case(call, 0, "surrounded")
 
 

@@ -12,7 +12,8 @@ An element is *open* where no text states its value, and everything that an oper
 - what `xverify.contracts.quantize` calls open, and a QuantizeLinear with many scales that its own text leaves open, as from
   version 21 on for an input of rank 1.
 
-The sign of a zero that Relu, Max, Min, Clip or MaxPool gives is free.
+The sign of a zero that Relu, LeakyRelu, Max, Min, Clip, MaxPool or MatMul gives is free. MatMul with an identity
+matrix may be off by `MATMUL_ULPS`.
 """
 
 from __future__ import annotations
@@ -386,6 +387,8 @@ def _where(node: Node, mask: Values, a: Values, b: Values) -> Values:
 
 def _mul(node: Node, a: Values, b: Values) -> Values:
     """The product with a power of two, which is exact if all numbers are normal or zero."""
+    rank = max(a.open.ndim, b.open.ndim)
+    a, b = _of_rank(a, rank), _of_rank(b, rank)
     with np.errstate(all="ignore"):
         product = a.numbers * b.numbers
     codes = cast(np.asarray(product), a.dtype)
@@ -393,6 +396,49 @@ def _mul(node: Node, a: Values, b: Values) -> Values:
     for dtype, each in ((a.dtype, a.codes), (b.dtype, b.codes), (a.dtype, codes)):
         is_open = is_open | ~_is_usual(dtype, each).all(0)
     return united(a.dtype, np.asarray(codes).reshape(product.shape), np.asarray(is_open))
+
+
+def _of_rank(x: Values, rank: int) -> Values:
+    """The values with axes of extent 1 in front, up to a rank."""
+    shape = (1,) * (rank - x.open.ndim) + x.open.shape
+    return Values(x.dtype, x.codes.reshape(len(x.codes), *shape), x.open.reshape(shape))
+
+
+def _leaky_relu(node: Node, x: Values) -> Values:
+    """The operand, or its product with a power of two where it is negative. A zero has any sign."""
+    with np.errstate(all="ignore"):
+        product = np.asarray(cast(np.asarray(x.numbers * float(node.attributes["alpha"])), x.dtype)).reshape(
+            x.codes.shape
+        )
+    is_negative = x.numbers < 0
+    is_open = x.open | x.nan | (is_negative & ~(_is_usual(x.dtype, x.codes) & _is_usual(x.dtype, product))).any(0)
+    return _with_free_zeros(x.dtype, np.where(is_negative, product, x.codes), np.asarray(is_open))
+
+
+MATMUL_ULPS = 4
+"""Distance from the exact product that MatMul may have. Its text does not say in what type it computes."""
+
+
+def _mat_mul(node: Node, a: Values, b: Values) -> Values:
+    """A product with an identity matrix.
+
+    A sum with an operand that is not finite, or open, is open.
+    """
+    x, axis = (b, -2) if len(a.codes) == 1 and _is_identity(a) else (a, -1)
+    is_unusual = (x.open | ~_is_usual(x.dtype, x.codes).all(0)).any(axis, keepdims=True)
+    is_open = np.array(np.broadcast_to(is_unusual, x.open.shape))
+    sign = _sign_bit(x.dtype, x.codes)
+    magnitude = (x.codes & ~sign).astype(np.int64)
+    largest = int(encode(x.dtype, np.inf)) - 1
+    near = [
+        np.where(magnitude == 0, 0, np.clip(magnitude + step, 0, largest)).astype(x.codes.dtype) | (x.codes & sign)
+        for step in range(-MATMUL_ULPS, MATMUL_ULPS + 1)
+    ]
+    return _with_free_zeros(x.dtype, np.concatenate(near), is_open)
+
+
+def _is_identity(matrix: Values) -> bool:
+    return matrix.open.ndim == 2 and np.array_equal(matrix.numbers[0], np.eye(*matrix.open.shape))
 
 
 def _is_usual(dtype: str, codes: Codes) -> NDArray[np.bool_]:
@@ -480,4 +526,6 @@ _OPERATORS: Mapping[str, Callable[..., Values]] = {
     "Cast": _cast,
     "MaxPool": _max_pool,
     "ArgMax": _arg_max,
+    "LeakyRelu": _leaky_relu,
+    "MatMul": _mat_mul,
 }
