@@ -29,6 +29,7 @@ from xverify.verify.cause_keys import (
     region_in,
     telling_line,
 )
+from xverify.verify.rewrites import words_of_part
 
 MOST_NAMES = 3
 """Number of types or clauses that a title names."""
@@ -90,12 +91,12 @@ def _of_values(key: CauseKey, group: Sequence[Json]) -> str:
 
 
 def _alone(mistake: str, group: Sequence[Json]) -> str:
-    """The words of one rewrite, since a finding may name two; "" if no finding has them."""
+    """The words of one rewrite, since a finding may name two; "" if they are not known."""
     if mistake.startswith(QUANTIZES_WRONGLY):
         return f"{mistake.removeprefix(QUANTIZES_WRONGLY).replace('-', ' ')} in QuantizeLinear"
     attributed = (finding for finding in group if finding["attribution"])
     alone = (each for each in attributed if mistakes_of_rewrite(each["attribution"]["reading"]) == [mistake])
-    return _recipe_words(next(alone, {"attribution": None}))
+    return _recipe_words(next(alone, {"attribution": None})) or words_of_part(mistake)
 
 
 def _departure_words(mistake: str, group: Sequence[Json]) -> str:

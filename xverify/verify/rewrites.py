@@ -126,6 +126,16 @@ _MERGED = Rewrite(
 )
 
 
+_SKIPPED_ZERO = Rewrite(_PREFIX + f"no-zero-point:{QUANTIZE}", f"takes the zero point of {QUANTIZE} as 0")
+
+_PARTS = {each.name: each.words for each in (_UNROUNDED, _EXPANDED, _FAKE_QUANTIZE, _SKIPPED_ZERO)}
+
+
+def words_of_part(name: str) -> str:
+    """The words of a mistake that may be one of two in a rewrite; "" for any other."""
+    return _LAST_BIT.words if name == "final:last-bit" else _PARTS.get(name, "")
+
+
 def is_rewrite(name: str) -> bool:
     """True for the name of a rewrite, which is no recipe of arithmetic."""
     return name.startswith(_PREFIX)
@@ -535,7 +545,7 @@ def _with_parameters_of_another(graph: Graph, path: Sequence[Node]) -> Iterator[
             )
             made = tuple(bare if each is node else each for each in graph.nodes)
             words = f"takes the zero point of {node.operator} as 0"
-            rewrite = _rewrite(f"no-zero-point:{node.operator}", words)
+            rewrite = _SKIPPED_ZERO if node.operator == QUANTIZE else _rewrite(f"no-zero-point:{node.operator}", words)
             yield _Candidate(rewrite, replace(graph, nodes=made), is_loose=True)
 
 
@@ -544,8 +554,7 @@ def _with_float8_of_float16(graph: Graph, path: Sequence[Node]) -> Iterator[_Can
     nodes = [node for node in path if node.operator == QUANTIZE]
     if graph.lone is None or not any(_quantized_dtype(graph, node).startswith("float8") for node in nodes):
         return
-    name = _PREFIX + f"no-zero-point:{QUANTIZE}"
-    bare = [each for each in _with_parameters_of_another(graph, path) if each.rewrite.name == name]
+    bare = [each for each in _with_parameters_of_another(graph, path) if each.rewrite == _SKIPPED_ZERO]
     is_half = _result_dtype(graph) != "float32"
     for first, rounding in product((_Candidate(_rounded(_HALF), graph), *bare), ("", _HALF)):
         if first.graph is graph and not rounding:
