@@ -79,7 +79,7 @@ def hand_out(call: Call) -> Dict[str, Array]:
 
 
 def fenced(handed: Mapping[str, Array]) -> Dict[str, Array]:
-    """The arrays from `hand_out` in new memory with bytes of `BEHIND` after it, usually as many as the array has.
+    """The arrays from `hand_out` in new memory, with bytes of `BEHIND` after each.
 
     A library that gets addresses may read past an operand. It then reads the same each time.
     """

@@ -286,7 +286,8 @@ def _described(tensor: Tensor, array: Array) -> Tuple[Array, LogicalTensor]:
     describable = array.ctypes.data % size == 0 and all(stride > 0 and stride % size == 0 for stride in array.strides)
     if not describable or array.flags.c_contiguous:
         # NumPy's strides along extents of 0 and 1 may be anything.
-        return np.array(array, order="C") if not describable else array, packed(tensor.dtype, tensor.shape)
+        dense = array if describable else fenced({"": np.array(array, order="C")})[""]
+        return dense, packed(tensor.dtype, tensor.shape)
     return array, LogicalTensor(tensor.dtype, tensor.shape, tuple(stride // size for stride in array.strides))
 
 

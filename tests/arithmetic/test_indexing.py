@@ -166,6 +166,15 @@ def test_parameters_of_float_types_may_be_swapped() -> None:
             assert (wrong.dtypes["scale"], wrong.dtypes["zero_point"]) == ("bfloat16", "float16")
 
 
+def test_a_scale_of_16_bits_read_as_float32_takes_two_elements_and_bytes_behind() -> None:
+    scale = Tensor("bfloat16", np.array([0x3F80, 0x4000, 0x4040], np.uint16))
+    call = Call(CONTRACT.id, {"x": Tensor("int8", np.ones((2, 3), np.uint8)), "scale": scale}, {"axis": 1})
+    wrong = misindexing("16-bit-scale-as-float32").operands(call, CONTRACT.operands(call))
+    assert wrong is not None
+    assert wrong.dtypes["scale"] == "float32"
+    assert wrong.codes["scale"].reshape(-1).tolist() == [0x40003F80, 0x40404040, 0x40404040]
+
+
 def test_one_element_serves_all_without_mistakes_of_the_parameters() -> None:
     for parameters in ((), (1,)):
         call = a_call((2, 3), parameters)

@@ -125,7 +125,7 @@ def test_a_near_search_of_divisions() -> None:
 
 
 def with_negative_zero(operands: Operands) -> Operands:
-    """The triples with -0 less 0, and with the highest code of x less 0, which few readings treat in their own way."""
+    """The triples with -0 less 0, and with the highest code of x less 0."""
     codes = {role: array.copy() for role, array in operands.codes.items()}
     if operands.dtypes["x"].startswith("float") and not operands.dtypes["x"].endswith("fnuz"):
         codes["x"][0] = 1 << (BITS[operands.dtypes["x"]] - 1)

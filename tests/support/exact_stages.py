@@ -124,7 +124,7 @@ def scale_of(reading: Any, triple: TypedTriple) -> Value:
     """The scale after its cast and flushing."""
     kind = triple.scale_dtype if reading.scale_cast == "none" else named(reading.scale_cast, triple.out)
     if kind == "last-bit":
-        kind, scale = "bfloat16", limited(decode("bfloat16", by_last_bit(triple.scale)), LARGEST["bfloat16"])
+        kind, scale = "bfloat16", limited(decode("bfloat16", by_last_bit(triple.scale)), LARGEST["float32"])
     else:
         scale = triple.scale if reading.scale_cast == "none" else rounded(kind, triple.scale)
     if reading.subnormals in ("flush-inputs", "flush-all"):

@@ -124,6 +124,49 @@ def load_magnitude() -> Loaded:
     return _answering(lambda operands: operands.difference * np.abs(operands.scale))
 
 
+def load_nan_as_number() -> Loaded:
+    """Take the NaN of float8_e4m3fn with a sign for -480."""
+
+    def compute(operands: Operands) -> Array:
+        x = operands.x.astype(np.float64)
+        if operands.x.dtype.name == "float8_e4m3fn":
+            x = np.where(operands.x.view(np.uint8) == 0xFF, -480.0, x)
+        return (x - operands.parameter("zero_point")) * operands.scale
+
+    return _answering(compute)
+
+
+def load_clamping() -> Loaded:
+    """Give the largest finite number for infinity and NaN."""
+
+    def compute(operands: Operands) -> Array:
+        largest = np.finfo(np.float32).max
+        return np.clip(np.nan_to_num(operands.product, nan=largest), -largest, largest)
+
+    return _answering(compute)
+
+
+def load_negating() -> Loaded:
+    """Add 0 - zero point, which is never -0."""
+
+    def compute(operands: Operands) -> Array:
+        if "zero_point" not in operands.arrays:
+            return operands.product
+        return (operands.x.astype(np.float64) + (0.0 - operands.parameter("zero_point"))) * operands.scale
+
+    return _answering(compute)
+
+
+def load_flushing_to_plus() -> Loaded:
+    """Take a scale that is subnormal or -0 for +0."""
+
+    def compute(operands: Operands) -> Array:
+        scale = np.where(np.abs(operands.scale) < np.finfo(np.float32).tiny, 0.0, operands.scale)
+        return operands.difference * scale
+
+    return _answering(compute)
+
+
 def load_nan_as_zero() -> Loaded:
     """Give 0 where x is NaN."""
 

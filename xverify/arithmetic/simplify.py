@@ -392,7 +392,8 @@ def _scale_type(reading: StageOptions, types: Types) -> str:
 
 
 def _type_of_cast(scale_cast: str) -> str:
-    return "bfloat16" if scale_cast == "last-bit" else scale_cast
+    """The type that holds every scale after a cast. The largest float32 may stand for infinity."""
+    return "float32" if scale_cast == "last-bit" else scale_cast
 
 
 def _rounded_bits(reading: StageOptions, types: Types) -> int:

@@ -156,7 +156,7 @@ class StageOptions:
     scale_cast: ScaleCast = "none"
     """The type to which the scale is cast first.
 
-    "last-bit" means the cast to bfloat16 of the final cast "last-bit", with the largest bfloat16 for infinity.
+    "last-bit" means the cast to bfloat16 of the final cast "last-bit", with the largest float32 for infinity.
     """
     operation: Operation = "multiply"
     """The way to combine difference and scale.
@@ -277,7 +277,7 @@ def operands_of(triples: Triples, subtraction: str) -> tuple[F64, F64]:
     return x, zero_point
 
 
-_LARGEST_BFLOAT16, _LARGEST_FLOAT32 = 255 * 2.0**120, float(np.finfo(np.float32).max)
+_LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 
 
 def _limited(numbers: F64, largest: float) -> F64:
@@ -330,7 +330,7 @@ def factor(triples: Triples, scale_cast: str, subnormals: str) -> F64:
     """The scale after its cast and flushing."""
     dtype = triples.scale_dtype if scale_cast == "none" else resolved(scale_cast, triples.out)
     if scale_cast == "last-bit":
-        dtype, scale = "bfloat16", _limited(_by_last_bit(triples.scale), _LARGEST_BFLOAT16)
+        dtype, scale = "bfloat16", _limited(_by_last_bit(triples.scale), _LARGEST_FLOAT32)
     else:
         scale = triples.scale if scale_cast == "none" else to_dtype(triples.scale, dtype)
     # float8_e8m0fnu has no subnormals, but its least numbers are subnormal in float32, the type of the arithmetic.

@@ -18,7 +18,7 @@ from xverify.engine.record import record
 from xverify.engine.state import RunState
 from xverify.engine.support import answers_nothing, simplest_refused
 from xverify.verify import editions, verdicts
-from xverify.verify.attribute import Misread, Recipe, Zeros, is_misreading, named
+from xverify.verify.attribute import Recipe, is_misreading
 from xverify.verify.findings import Discrepancy, Finding, Key, Standing, Subject
 from xverify.verify.region import EVERYWHERE, NOWHERE_SIMPLE, region
 from xverify.verify.tally import CellTally
@@ -101,8 +101,8 @@ def _flushes(state: RunState) -> None:
 def _mixtures(state: RunState, departures: SamplesOf) -> None:
     for subject, cell, mixture, judged, outcome in state.tally.mixtures():
         by = mixture.attribution
-        other = named(judged.contract, by.reading) if by is not None and by.elsewhere is not None else None
-        assert other is None or not isinstance(other, Misread | Zeros)
+        admitted = {reading.name: reading for reading in judged.contract.readings(judged.call)}
+        other = admitted[by.reading] if by is not None and by.elsewhere is not None else None
         samples = state.tally.cells[subject, cell].evidence.departures(other)
         standing = record(state, mixture, subject, judged, outcome, samples=samples)
         departures[mixture.key, standing].append(samples)

@@ -1,4 +1,4 @@
-"""Part of a phase: more values for cells whose wrong or mixed values are too few, or too plain, to name a recipe.
+"""More values for cells whose wrong or mixed values are too few, or too plain, to name a recipe.
 
 A recipe of two values is luck. A cell may have no more of them by chance: the calls that show the mistake are rare, small, or
 special. The smallest of them is made again with other numbers, in the same layouts and surroundings.
@@ -85,7 +85,7 @@ def _like(call: Call, rng: np.random.Generator) -> Iterator[Call]:
 
 
 def _free_axis(call: Call) -> int | None:
-    """The last axis of x along which no parameter lies; None if there is none, or if surroundings may fix its extent."""
+    """The last axis of x along which no parameter lies; None if there is none."""
     x = call.tensors["x"]
     if any(tensor.size > 1 for role, tensor in call.tensors.items() if role != "x"):
         return None

@@ -234,7 +234,9 @@ def _changes_range(departure: Json) -> bool:
 
 def departure_token(departure: Json) -> str:
     """The token of a departure from the nearest admitted reading."""
-    return FLUSHES if departure["stage"] == "subnormals" else f"{departure['stage']}:{departure['is']}"
+    # A scale that loses its sign changes more than subnormal numbers.
+    flushes = departure["stage"] == "subnormals" and departure["is"] != "flush-to-plus"
+    return FLUSHES if flushes else f"{departure['stage']}:{departure['is']}"
 
 
 def _open(finding: Json, detail: str) -> tuple[str, str, str, str]:

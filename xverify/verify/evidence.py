@@ -268,7 +268,7 @@ def _is_telling(evidence: Evidence) -> bool:
 
 
 def is_poor(evidence: Evidence) -> bool:
-    """True if the kept wrong results are too few, or too plain, to show a recipe, and no reading gives all values."""
+    """True if the wrong results are too few, or too plain, to show a recipe, and no reading gives all."""
     values_kept = sum(int(seen.wrong.sum()) for _, seen in evidence.wrong)
     return not evidence.others and bool(evidence.wrong) and (values_kept < FEW_SEEN or not _is_telling(evidence))
 
@@ -435,14 +435,14 @@ def _by_call(evidence: Evidence, legal: Reading | None) -> tuple[Explained, Evid
 
 
 def _are_distinct(evidence: Evidence) -> bool:
-    """True if the wrong calls have several results, right ones included, that are finite, not zero, and distinct."""
+    """True if the calls have several results that are finite, not zero, and distinct, right ones included."""
     every = (values(seen.got.dtype, seen.got.codes) for _, seen in evidence.wrong)
     numbers = np.concatenate([np.unique(each[np.isfinite(each) & (each != 0)]) for each in every])
     return np.unique(numbers).size >= FEW_DISTINCT
 
 
 def _of_call(contract: Contract, seen: CheckedResult) -> Sequence[Recipe]:
-    """The recipes that give every value of one call: readings, or mistakes before readings if there are enough values."""
+    """The recipes that give every value of one call: readings, or mistakes if there are enough values."""
     readings = attribute.search(contract, [seen]) or attribute.search(contract, [seen], whole=True)
     if readings or seen.got.size < FEW_NEAR:
         return readings
@@ -454,7 +454,7 @@ def _gives_whole(contract: Contract, seen: CheckedResult, recipe: Recipe) -> boo
 
 
 def second_reading(evidence: Evidence) -> Reading | None:
-    """The admitted reading that gives the values of a simple region, if the first one gives all others; None if there is none."""
+    """The admitted reading of a simple region outside of which the first one gives all values, or None."""
     kept = [(judged, seen) for judged, seen in (*evidence.right, *evidence.probes) if judged.legal is not None]
     if not kept:
         return None
