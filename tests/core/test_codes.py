@@ -165,7 +165,9 @@ def test_decimal_and_hexadecimal(dtype: str, code: int, decimal: str, hexadecima
 @pytest.mark.parametrize("dtype", dtypes.UNIT_EXPONENT)
 def test_small_floats_are_whole_units(dtype: str) -> None:
     """`product_to_odd` needs it: each finite value is an integer of fewer than 34 bits times the unit."""
-    numbers = [exact.decode(dtype, code) for code in range(1 << BITS[dtype])]
+    right, instead_of_nan = dtypes.NAN_AS_NUMBER.get(dtype, (dtype, {}))
+    numbers = [exact.decode(right, code) for code in range(1 << BITS[right])]
+    numbers += [Fraction(number) for number in instead_of_nan.values()]
     units = [n / Fraction(2) ** dtypes.UNIT_EXPONENT[dtype] for n in numbers if isinstance(n, Fraction)]
     assert {unit.denominator for unit in units} == {1}
     assert min(abs(unit) for unit in units if unit) == 1
