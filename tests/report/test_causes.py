@@ -8,8 +8,8 @@ import pytest
 
 from xverify.core.severity import Severity
 from xverify.report.causes import Cause, counts, sentence, types
-from xverify.verify.cause_keys import abort_of, refusal_of
 from xverify.verify.causes import Context, causes
+from xverify.verify.messages import abort_of, refusal_of
 from xverify.verify.region import NOWHERE_SIMPLE
 
 ONNX = "ai.onnx/DequantizeLinear-25"

@@ -97,11 +97,30 @@ def test_a_failure_at_run_is_no_refusal_of_a_cell() -> None:
     row = tally.cells[ONE, judged.cell]
     row.simplest_refused = True
     assert tally.status(ONE, judged.cell) == "wrongly-rejected"
-    assert row.failed is not None
-    assert (row.failed[0], row.failed_cases) == (other, 1)
-    finding = verdicts.rejected(other, "one", row.failed[1])
+    failed = row.refusals["", True]
+    assert (failed.judged, failed.cases) == (other, 1)
+    finding = verdicts.rejected(other, "one", failed.outcome)
     assert finding is not None
     assert finding.summary.startswith("one accepts, and fails to run, an allowed per tensor call with x of int8")
+
+
+def test_refusals_of_graphs_are_told_apart_by_their_messages() -> None:
+    lone = asked(ONNX_21, "int8")
+    messages = ("no kernel for 'y_1'", "no kernel for 'y_2'", "QLinearWhere: per axis (int8)")
+    tally = Tally()
+    for number, message in enumerate(messages):
+        judged = replace(lone, call=replace(lone.call, around=("y>relu:0",)), number=number)
+        tally.observe(judged, ONE, replace(REJECTED, message=message), True)
+        tally.observe(replace(lone, number=number), ONE, replace(REJECTED, message=message), True)
+    assert lone.cell is not None
+    row = tally.cells[ONE, lone.cell]
+    assert {key: refusal.cases for key, refusal in row.refusals.items()} == {
+        ("no-kernel-for", False): 2,
+        ("qlinearwhere-per-axis", False): 1,
+        ("", False): 3,
+    }
+    details = [verdicts.rejected(each.judged, "one", each.outcome) for each in row.refusals.values()]
+    assert [each.key.detail.count(":") for each in details if each is not None] == [3, 2, 3]
 
 
 def test_a_refused_block_cites_the_sentence_about_blocks() -> None:

@@ -262,11 +262,9 @@ def _refusals(state: RunState) -> None:
             continue
         if answers_nothing(state, subject.name):
             continue  # It may not work at all. The gate reports that in one sentence.
-        shown, cases = tally.refusal, tally.rejected
-        if tally.simplest_refused:  # it does not take the cell, unless it accepted a model and failed later
-            shown, cases = tally.failed, tally.failed_cases
-        if shown is not None:
-            judged, outcome = shown
-            refusal = verdicts.rejected(judged, subject.name, outcome)
-            if refusal is not None:
-                record(state, refusal, subject, judged, outcome, cases=cases)
+        for _, refusal in sorted(tally.refusals.items()):
+            if tally.simplest_refused and not refusal.at_run:
+                continue  # it does not take the cell
+            discrepancy = verdicts.rejected(refusal.judged, subject.name, refusal.outcome)
+            if discrepancy is not None:
+                record(state, discrepancy, subject, refusal.judged, refusal.outcome, cases=refusal.cases)

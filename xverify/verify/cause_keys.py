@@ -19,6 +19,7 @@ from typing import Any
 from xverify.core.verdict import Verdict
 from xverify.verify.attribute import mistake_of
 from xverify.verify.details import is_partly, names_operators, names_types
+from xverify.verify.messages import abort_of, refusal_of
 from xverify.verify.region import EVERYWHERE, NOWHERE_SIMPLE
 
 Json = Mapping[str, Any]
@@ -259,58 +260,3 @@ def _message(finding: Json) -> str:
     witness = finding["witness"]
     got = witness["got"] if witness is not None else None
     return str(got["message"] or "") if got is not None else ""
-
-
-# -- messages without what changes from call to call -------------------------------------------------------
-
-_CHANGING = (
-    (r"\[ONNXRuntimeError\] : \d+ : \w+ : |^Error in execution: ", ""),  # the same message through two interfaces
-    (r"\[with [^\]]*\]", ""),
-    (r"0x[0-9a-fA-F]+", ""),
-    (r"(?:/[\w.+-]+){2,}", ""),
-    (r"\b(?:tensor|vector)\([^)]*\)|\bN\d+\w+|<[^<>]*>", ""),
-    (r"'[^']*'|\"[^\"]*\"|\([^()]*\)", ""),
-    (r"\d+(?:\.\d+)*", ""),
-    (r"\s+", " "),
-)
-"""Patterns of what changes from call to call, and what replaces them."""
-
-MOST_MESSAGE = 160
-"""Number of characters of a normalised message."""
-
-
-def normalised(message: str) -> str:
-    """A message without addresses, numbers, paths, quoted names and template arguments."""
-    for pattern, replacement in _CHANGING:
-        message = re.sub(pattern, replacement, message)
-    return message.strip(" :.,")[:MOST_MESSAGE]
-
-
-def telling_line(message: str) -> str:
-    """The line of a message that says what is wrong.
-
-    It is the first one, or the last one where the first only names a place.
-    """
-    lines = [line.strip() for line in message.splitlines() if line.strip()] or [""]
-    return lines[-1] if re.fullmatch(r"Exception from \S+:", lines[0]) else lines[0]
-
-
-def refusal_of(message: str) -> str:
-    """The token of a refusal's message; empty without a message."""
-    return normalised(telling_line(message))
-
-
-_NOT_ABORT = re.compile(
-    r"(?m)^(?:killed by |Fatal Python error|Current thread|Thread |Stack \(|terminate called|PLEASE submit|INFO: |\s*File |"
-    r"Extension modules: |\s*@ +0x|\*\*\* Check failure).*$\n?"
-    r"|^\s*what\(\): *"
-)
-"""Lines and words of a crash's message that are not the abort's own."""
-
-
-def abort_of(message: str) -> str:
-    """The token of a death: the signal with the abort's own message, or with the place where it happened."""
-    signal = re.search(r"killed by (\w+)", message)
-    own = normalised(_NOT_ABORT.sub("", message))
-    where = "" if own else ", ".join(re.findall(r"in (\w+)$", message, re.MULTILINE)[:3])
-    return ": ".join(filter(None, (signal[1] if signal else "", own or where)))

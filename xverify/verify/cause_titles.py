@@ -25,10 +25,9 @@ from xverify.verify.cause_keys import (
     departure_token,
     detail_in,
     mistakes_of_rewrite,
-    normalised,
     region_in,
-    telling_line,
 )
+from xverify.verify.messages import normalised, telling_line
 from xverify.verify.rewrites import words_of_part
 
 MOST_NAMES = 3

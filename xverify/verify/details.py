@@ -14,7 +14,7 @@ translates it.
 | mixed | RECIPE, ``types:X:OUTPUT``, ``equivalence:TWIN`` |
 | unreadable-result | the type of the result or the dtype of the array: ``NoneType``, ``object``, ``NoneType:forbidden`` |
 | wrongly-accepted | CLAUSE |
-| wrongly-rejected | ``integer:zero-point:TypeError``, ``float8:no-zero-point:ValueError`` |
+| wrongly-rejected | ``integer:zero-point:TypeError``; in a graph with its message, ``float8:no-zero-point:Fail:no-kernel-for`` |
 | ambiguity | READING, ``refuses:REFERENCE``, ``computes:REFERENCE``, ``other-values:REFERENCE`` |
 | conflict | the other edition's clause, or the name of a `TextCheck` |
 | changed | ``OLDER..NEWER:KIND:`` and what changed, see `xverify.verify.changes.Step` |

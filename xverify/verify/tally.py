@@ -34,6 +34,18 @@ It takes seconds a cell.
 """
 
 
+@dataclass(frozen=True, eq=False)
+class Refusal:
+    """Allowed calls of a cell that were rejected for one reason."""
+
+    judged: Judged
+    """The smallest of them."""
+    outcome: Outcome
+    cases: int
+    at_run: bool
+    """True if their models were accepted, and then failed when they ran. That is no way to refuse a cell."""
+
+
 @dataclass(eq=False)
 class CellTally:
     """One implementation in one cell."""
@@ -82,12 +94,8 @@ class CellTally:
     """True if the text leaves its calls open."""
     simplest_refused: bool = False
     """True if the simplest call of the cell was refused too."""
-    refusal: tuple[Judged, Outcome] | None = None
-    """The smallest allowed call that was rejected."""
-    failed: tuple[Judged, Outcome] | None = None
-    """The smallest allowed call whose model was accepted, and then failed when it ran. That is no way to refuse a cell."""
-    failed_cases: int = 0
-    """The number of such calls."""
+    refusals: dict[tuple[str, bool], Refusal] = field(default_factory=dict)
+    """The allowed calls that were rejected, by the message for calls in a graph and by `Refusal.at_run`."""
     refused: tuple[Judged, Outcome] | None = None
     """The smallest allowed call that was refused, also as not implemented.
 
@@ -105,6 +113,19 @@ class CellTally:
     """Other recipes that are possible, and kept calls."""
     explained: Explained | None = None
     """The recipe of the wrong values, at the end of a run."""
+
+    @property
+    def refusal(self) -> tuple[Judged, Outcome] | None:
+        """The smallest allowed call that was rejected."""
+        smallest = None
+        for refusal in self.refusals.values():
+            smallest = _smallest(smallest, refusal.judged, refusal.outcome)
+        return smallest
+
+    @property
+    def fails_at_run(self) -> bool:
+        """True if a call was rejected after its model was accepted."""
+        return any(refusal.at_run for refusal in self.refusals.values())
 
 
 class Tally:
@@ -155,10 +176,7 @@ class Tally:
         cell.ordinary.observe(judged.call, outcome.kind)
         if outcome.kind == "rejected":
             cell.rejected += 1
-            cell.refusal = _smallest(cell.refusal, judged, outcome)
-            if outcome.stage == AT_RUN:
-                cell.failed_cases += 1
-                cell.failed = _smallest(cell.failed, judged, outcome)
+            _refuse(cell.refusals, judged, outcome)
         if outcome.kind in ("tensor", "unreadable"):
             cell.due += judged.call.values
         elif outcome.refused and not judged.call.around:
@@ -432,7 +450,7 @@ class Tally:
         if tally.open and not tally.wrong:
             return "unspecified"
         judged = self.judged_by[subject, cell.contract]
-        gives_nothing = not tally.answered and not tally.unreadable and not (judged and tally.failed)
+        gives_nothing = not tally.answered and not tally.unreadable and not (judged and tally.fails_at_run)
         if gives_nothing and (tally.unsupported or tally.simplest_refused or not judged):
             return "unsupported"
         if not judged:  # refused calls of a cell that is answered are a gap, see `xverify.report.gaps`
@@ -446,6 +464,14 @@ class Tally:
         if tally.mixture is not None:
             return "mixed"
         return "ambiguous" if tally.ambiguous or tally.flushed else "agrees"
+
+
+def _refuse(refusals: dict[tuple[str, bool], Refusal], judged: Judged, outcome: Outcome) -> None:
+    """Count a rejected call."""
+    key = verdicts.reason_of(judged.call, outcome), outcome.stage == AT_RUN
+    earlier = refusals.get(key)
+    smallest = _smallest((earlier.judged, earlier.outcome) if earlier else None, judged, outcome)
+    refusals[key] = Refusal(*smallest, 1 + (earlier.cases if earlier else 0), key[1])
 
 
 def _smallest(kept: tuple[Judged, Outcome] | None, judged: Judged, outcome: Outcome) -> tuple[Judged, Outcome]:

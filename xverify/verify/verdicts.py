@@ -28,6 +28,7 @@ from xverify.verify.findings import Discrepancy, Key
 from xverify.verify.graph_values import graph_legal
 from xverify.verify.large import by_code
 from xverify.verify.legal import Legal, legal_set, official_set
+from xverify.verify.messages import slug
 
 NOTES: Mapping[str, tuple[Verdict, str]] = {
     "input-written": (Verdict.MEMORY, "writes to its inputs"),
@@ -229,7 +230,8 @@ def rejected(judged: Judged, subject: str, outcome: Outcome) -> Discrepancy | No
     clauses = [clause for name in names if (clause := f"{contract.id}/{name}") in contract.clauses]
     clause = clauses[0] if clauses else _formula(judged)
     kind = "integer" if cell.x_dtype in INTEGERS else cell.x_dtype.split("_")[0]
-    detail = detail_of(kind, "zero-point" if cell.zero_point_dtype else "no-zero-point", outcome.error)
+    has_zero_point = "zero-point" if cell.zero_point_dtype else "no-zero-point"
+    detail = detail_of(kind, has_zero_point, outcome.error, reason_of(judged.call, outcome))
     does = "accepts, and fails to run," if outcome.stage == AT_RUN else "refuses"
     summary = (
         f"{subject} {does} an allowed {cell.granularity.replace('_', ' ')} call with x of {cell.x_dtype} "
@@ -238,6 +240,11 @@ def rejected(judged: Judged, subject: str, outcome: Outcome) -> Discrepancy | No
     return Discrepancy(
         Key(subject, contract.id, Verdict.WRONGLY_REJECTED, clause, detail), summary, values=judged.call.values
     )
+
+
+def reason_of(call: Call, outcome: Outcome) -> str:
+    """The words of the message if the call is in a graph, which has many operators to refuse; else empty."""
+    return slug(outcome.message) if call.around else ""
 
 
 def _refuses_alone(judged: Judged, subject: str, outcome: Outcome) -> Discrepancy:

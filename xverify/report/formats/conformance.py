@@ -11,7 +11,8 @@ from xverify.report.formats.findings import editions_in_words, shortened
 from xverify.report.formats.markdown import code, row, text
 from xverify.report.gaps import Gap, gaps
 from xverify.report.summary import Json
-from xverify.verify.cause_keys import is_in_house, normalised
+from xverify.verify.cause_keys import is_in_house
+from xverify.verify.messages import normalised
 
 MOST_MESSAGE = 120
 """The largest number of characters of an implementation's message."""

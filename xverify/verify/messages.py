@@ -1,0 +1,65 @@
+"""Messages of refusals and deaths without what changes from call to call."""
+
+from __future__ import annotations
+
+import re
+
+_CHANGING = (
+    (r"\[ONNXRuntimeError\] : \d+ : \w+ : |^Error in execution: ", ""),  # the same message through two interfaces
+    (r"\[with [^\]]*\]", ""),
+    (r"0x[0-9a-fA-F]+", ""),
+    (r"(?:/[\w.+-]+){2,}", ""),
+    (r"\b(?:tensor|vector)\([^)]*\)|\bN\d+\w+|<[^<>]*>", ""),
+    (r"'[^']*'|\"[^\"]*\"|\([^()]*\)", ""),
+    (r"\d+(?:\.\d+)*", ""),
+    (r"\s+", " "),
+)
+"""Patterns of what changes from call to call, and what replaces them."""
+
+MOST_MESSAGE = 160
+"""Number of characters of a normalised message."""
+
+MOST_SLUG = 60
+"""Number of characters of a message in a detail."""
+
+
+def normalised(message: str) -> str:
+    """A message without addresses, numbers, paths, quoted names and template arguments."""
+    for pattern, replacement in _CHANGING:
+        message = re.sub(pattern, replacement, message)
+    return message.strip(" :.,")[:MOST_MESSAGE]
+
+
+def telling_line(message: str) -> str:
+    """The line of a message that says what is wrong.
+
+    It is the first one, or the last one where the first only names a place.
+    """
+    lines = [line.strip() for line in message.splitlines() if line.strip()] or [""]
+    return lines[-1] if re.fullmatch(r"Exception from \S+:", lines[0]) else lines[0]
+
+
+def refusal_of(message: str) -> str:
+    """The token of a refusal's message; empty without a message."""
+    return normalised(telling_line(message))
+
+
+_NOT_ABORT = re.compile(
+    r"(?m)^(?:killed by |Fatal Python error|Current thread|Thread |Stack \(|terminate called|PLEASE submit|INFO: |\s*File |"
+    r"Extension modules: |\s*@ +0x|\*\*\* Check failure).*$\n?"
+    r"|^\s*what\(\): *"
+)
+"""Lines and words of a crash's message that are not the abort's own."""
+
+
+def abort_of(message: str) -> str:
+    """The token of a death: the signal with the abort's own message, or with the place where it happened."""
+    signal = re.search(r"killed by (\w+)", message)
+    own = normalised(_NOT_ABORT.sub("", message))
+    where = "" if own else ", ".join(re.findall(r"in (\w+)$", message, re.MULTILINE)[:3])
+    return ": ".join(filter(None, (signal[1] if signal else "", own or where)))
+
+
+def slug(message: str) -> str:
+    """The words of a refusal's message in kebab case, at most `MOST_SLUG` characters; empty without a message."""
+    return re.sub("[^a-z0-9]+", "-", refusal_of(message).lower())[:MOST_SLUG].strip("-")
