@@ -26,7 +26,8 @@ from xverify.report.causes import causes
 from xverify.report.schema import check
 from xverify.verify import verdicts
 from xverify.verify.findings import NEW, Finding, Findings
-from xverify.verify.rewrites import Explanation, Rewrite
+from xverify.verify.rewrites import Explanation
+from xverify.verify.rewritten_graphs import Rewrite
 
 EDITION = "ai.onnx/DequantizeLinear-21"
 LEVELS = (Path("graph none", 0.5), Path("graph all", 1.0))

@@ -20,7 +20,6 @@ from xverify.verify.findings import Discrepancy, Subject
 from xverify.verify.graph_recipes import explain_by_recipe, violates_by_recipe
 from xverify.verify.rewrites import (
     Explanation,
-    Rewrite,
     differs_where_wrong,
     explain,
     explanations,
@@ -28,6 +27,7 @@ from xverify.verify.rewrites import (
     violates_in_graph,
     without_changes,
 )
+from xverify.verify.rewritten_graphs import Rewrite
 from xverify.verify.verdicts import Judged
 
 MOST_REPETITIONS = 3

@@ -28,7 +28,7 @@ from xverify.verify.cause_keys import (
     region_in,
 )
 from xverify.verify.messages import normalised, telling_line
-from xverify.verify.rewrites import words_of_part
+from xverify.verify.rewritten_graphs import words_of_part
 
 MOST_NAMES = 3
 """Number of types or clauses that a title names."""

@@ -61,5 +61,5 @@ def abort_of(message: str) -> str:
 
 
 def slug(message: str) -> str:
-    """The words of a refusal's message in kebab case, at most `MOST_SLUG` characters; empty without a message."""
+    """The first words of a refusal's message in kebab case; empty without a message."""
     return re.sub("[^a-z0-9]+", "-", refusal_of(message).lower())[:MOST_SLUG].strip("-")

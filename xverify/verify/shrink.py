@@ -22,7 +22,8 @@ from xverify.verify import changes, editions, equivalence, variants, verdicts
 from xverify.verify.attribute import named
 from xverify.verify.findings import Discrepancy, Finding
 from xverify.verify.graph_recipes import violates_by_recipe
-from xverify.verify.rewrites import is_rewrite, violates_in_graph
+from xverify.verify.rewrites import violates_in_graph
+from xverify.verify.rewritten_graphs import is_rewrite
 from xverify.verify.verdicts import Judged
 
 Ask = Callable[[Call], Outcome]
