@@ -218,6 +218,23 @@ def test_a_quotient_beyond_int32_becomes_the_lowest_code() -> None:
     assert explained(made, "uint8", (255, 255, 0, 5, 255)) == ""
 
 
+def test_a_zero_point_that_is_added_in_float16_is_named() -> None:
+    """A float16 holds every integer up to 2048, and then every second one."""
+    codes = (4097, 2051, 2055, 2059, 2063, 7)
+    zero_point = tensor("int16", 1)
+    made = of_types("int16", codes, "float16", 0.5, "y>quantize:0", zero_point=zero_point)
+    rounded = [int(np.float16(np.float16(code - 1) + np.float16(1))) for code in codes]
+    assert rounded != list(codes)
+    assert explained(made, "int16", rounded) == "adds the zero point in the type of its operand in QuantizeLinear"
+
+
+def test_an_operator_whose_result_is_zero_is_named() -> None:
+    made = of_types("uint8", (2, 9, 11, 40, 3, 5, 7, 8), "float32", 0.5, "y>split:0", "y>quantize:0")
+    made = replace(made, tensors={**made.tensors, "zero_point": tensor("uint8", 1)})
+    assert explained(made, "uint8", (1, 1, 1, 1)) == "gives 0 for every element of Split"
+    assert explained(made, "uint8", (1, 1, 1, 40)) == ""
+
+
 @pytest.mark.parametrize("pairs", [False, True])
 def test_a_plugin_that_computes_in_float32_throughout_is_named(pairs: bool) -> None:
     """FakeQuantize gets the product before it is rounded. At the end, half of the last kept bit decides."""

@@ -128,6 +128,8 @@ def _is_shown(candidate: Candidate, wrong: Wrong) -> bool:
     """True if enough different wrong values show a mistake to believe it."""
     if candidate.is_loose or candidate.rounding not in ("", PLAIN, *BEYOND):
         return wrong.codes >= FEW_CODES
+    if candidate.is_constant:
+        return wrong.pairs >= FEW_CODES
     return wrong.pairs >= (1 if candidate.is_special or candidate.rounding in BEYOND else FEW_WRONG)
 
 

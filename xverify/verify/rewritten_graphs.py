@@ -25,7 +25,17 @@ from xverify.core.moves import Node
 from xverify.core.neighbours import DEQUANTIZE, FLOATS, QUANTIZE
 from xverify.core.rounding import cast, cast_by_last_bit
 from xverify.core.surroundings import Graph
-from xverify.verify.graph_values import CLAMPED, FINITE, FREE_ZEROS, RESULT, WITHIN_RANGE, Values, evaluate, united
+from xverify.verify.graph_values import (
+    CLAMPED,
+    FINITE,
+    FREE_ZEROS,
+    RESULT,
+    WITHIN_RANGE,
+    ZEROS,
+    Values,
+    evaluate,
+    united,
+)
 from xverify.verify.legal import legal_set
 from xverify.verify.wrong_quantize import HALF, PLAIN, WRONG_ROUNDINGS, half_away, quantized_by
 
@@ -60,6 +70,8 @@ class Candidate:
     """The way in which QuantizeLinear rounds: a way of `quantized_by`; "" for that of its text."""
     is_special: bool = False
     """True if the mistake changes one value only: a zero, or an infinity."""
+    is_constant: bool = False
+    """True if the mistake gives one value, whatever the operands."""
     by_last_bit: bool = False
     """True if the cast to bfloat16 at the end is `cast_by_last_bit`."""
 
@@ -116,6 +128,7 @@ def candidates(graph: Graph) -> Iterator[Candidate]:
         for way in WRONG_ROUNDINGS:
             yield Candidate(_rounded(way), graph, rounding=way)
     yield from _with_pair_added(graph, path)
+    yield from _with_zeros(graph, path)
 
 
 def _with(first: Rewrite, candidate: Candidate, **changes: Any) -> Candidate:
@@ -462,12 +475,24 @@ def _with_odd_results(graph: Graph, path: Sequence[Node]) -> Iterator[Candidate]
             (FREE_ZEROS, "zero-sign", "loses the sign of zero"),
             (FINITE, "finite", "gives the largest finite number for infinity"),
         ):
-            name = f"{node.output}_own"
-            nodes: list[Node] = []
-            for each in graph.nodes:
-                nodes += [replace(node, output=name), Node(also, (name,), node.output)] if each is node else [each]
             rewrite = _rewrite(f"{token}:{node.operator}", f"{words} in {node.operator}")
-            yield Candidate(rewrite, replace(graph, nodes=tuple(nodes)), is_special=True)
+            yield Candidate(rewrite, _followed(graph, node, also), is_special=True)
+
+
+def _with_zeros(graph: Graph, path: Sequence[Node]) -> Iterator[Candidate]:
+    """The graph with one operator whose result is zero. Where data only move, zeros are a recipe of the call's operator."""
+    for node in reversed(path) if graph.changes_values else ():
+        rewrite = _rewrite(f"zeros:{node.operator}", f"gives 0 for every element of {node.operator}")
+        yield Candidate(rewrite, _followed(graph, node, ZEROS), is_constant=True)
+
+
+def _followed(graph: Graph, node: Node, operator: str) -> Graph:
+    """The graph with another operator right after a node."""
+    name = f"{node.output}_own"
+    nodes: list[Node] = []
+    for each in graph.nodes:
+        nodes += [replace(node, output=name), Node(operator, (name,), node.output)] if each is node else [each]
+    return replace(graph, nodes=tuple(nodes))
 
 
 def _is_typed(graph: Graph) -> bool:

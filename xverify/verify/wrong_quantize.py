@@ -26,6 +26,9 @@ _WRAPS, _LOWEST = "wraps around", "gives the lowest code for every infinity"
 _INT32 = "casts the quotient to int32 before it saturates"
 """The rounding of onnx's reference evaluator. On x86, the lowest int32 takes the place of what int32 cannot hold."""
 
+_NARROW = "adds the zero point in the type of its operand"
+"""The sum of TVM. A float16 does not hold every int16."""
+
 HALF = "rounds the quotient to float16 before the cast"
 """The conversion to float8 of OpenVINO."""
 
@@ -42,6 +45,7 @@ WRONG_ROUNDINGS: Mapping[str, _Rounding] = {
     _WRAPS: np.rint,
     _INT32: np.rint,
     _LOWEST: np.rint,
+    _NARROW: np.rint,
 }
 """Ways of QuantizeLinear to round a quotient that its text does not admit. `_WRAPS` does not saturate."""
 
@@ -85,6 +89,7 @@ def quantized_by(
             if way == _INT32:
                 rounded = np.where((rounded >= -(2.0**31)) & (rounded < 2.0**31), rounded, -(2.0**31))
             numbers = np.nan_to_num(rounded + offset)
+            numbers = values(x.dtype, np.asarray(cast(numbers, x.dtype))) if way == _NARROW else numbers
             kept = np.mod(numbers - lowest, highest - lowest + 1) + lowest if way == _WRAPS else numbers
             kept = np.where(np.isinf(quotient), lowest, kept) if way == _LOWEST else kept
             # The sum with the zero point is in int32, too.
