@@ -480,7 +480,10 @@ def _with_odd_results(graph: Graph, path: Sequence[Node]) -> Iterator[Candidate]
 
 
 def _with_zeros(graph: Graph, path: Sequence[Node]) -> Iterator[Candidate]:
-    """The graph with one operator whose result is zero. Where data only move, zeros are a recipe of the call's operator."""
+    """The graph with one operator whose result is zero, if an operator changes values.
+
+    Where data only move, zeros are a recipe of the call's own operator.
+    """
     for node in reversed(path) if graph.changes_values else ():
         rewrite = _rewrite(f"zeros:{node.operator}", f"gives 0 for every element of {node.operator}")
         yield Candidate(rewrite, _followed(graph, node, ZEROS), is_constant=True)
