@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tallied_calls
 from cell_calls import IGNORES, NEWEST, ONNX, WRAPS, asked_in, calls
 from lattice_oracles import SUBJECT, Asked, Mask, changed, follows, in_part
 
@@ -25,7 +26,7 @@ from xverify.strategies.structures import Linear, Range
 from xverify.verify import attribute
 from xverify.verify.attribute import CheckedResult, Misread, gives, named
 from xverify.verify.compare import compare
-from xverify.verify.evidence import KEPT_RIGHT, KEPT_WRONG
+from xverify.verify.evidence import KEPT_RIGHT, KEPT_WRONG, explained, second_reading
 from xverify.verify.findings import Subject
 from xverify.verify.legal import legal_set
 from xverify.verify.region import region
@@ -177,6 +178,35 @@ def test_a_few_wrong_values_are_not_named() -> None:
     assert said is not None
     assert asked.row.wrong < attribute.FEW
     assert said.attribution is None
+
+
+@pytest.mark.parametrize("is_noise", [False, True])
+def test_calls_of_two_kernels_have_a_recipe_each(is_noise: bool) -> None:
+    """The kernels round differently. Random last bits have no recipe in any of the calls."""
+    kernels = (Stepwise(final="truncated"), Stepwise(difference="bfloat16"))
+    rng, made = np.random.default_rng(1), []
+    for number in range(6):
+        judged = tallied_calls.asked(rng.integers(1 << 24, 1 << 30, 24) * 2 + 1, number)
+        result = tallied_calls.by(judged, EXACT.name if is_noise else kernels[number % 2].name).tensor
+        codes = result.codes + rng.integers(0, 3, 24).astype(np.uint32) * np.uint32(is_noise)
+        made.append((judged, Outcome("tensor", Tensor(result.dtype, codes))))
+    _, row = tallied_calls.tallied(*made)
+    explanation = explained(row.evidence)
+    names = {each.recipe.name for each in (explanation, *explanation.others) if each.recipe is not None}
+    assert names == (set() if is_noise else {kernel.name for kernel in kernels})
+
+
+@pytest.mark.parametrize("is_mixed_at_random", [False, True])
+def test_the_second_reading_of_a_mixture_needs_a_region(is_mixed_at_random: bool) -> None:
+    rng, made = np.random.default_rng(1), []
+    for number in range(12):
+        judged = tallied_calls.asked(rng.integers(1 << 24, 1 << 30, 24) * 2 + 1, number)
+        exact, single = (tallied_calls.by(judged, name).tensor.codes for name in ("exact", "float32"))
+        is_second = rng.random(24) < 0.5 if is_mixed_at_random else np.arange(24) >= 16
+        made.append((judged, Outcome("tensor", Tensor("float32", np.where(is_second, single, exact)))))
+    _, row = tallied_calls.tallied(*made)
+    reading = second_reading(row.evidence)
+    assert (reading and reading.name) == (None if is_mixed_at_random else "float32")
 
 
 def test_a_recipe_is_not_named_for_infinities_alone() -> None:
