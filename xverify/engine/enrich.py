@@ -62,7 +62,8 @@ def _poor(state: RunState) -> list[tuple[Subject, Cell, Judged]]:
 def _shown(tally: CellTally) -> Judged | None:
     """The call of a cell that shows its mistake; None if the cell has values enough, or no mistake."""
     shown = tally.worst or tally.mixture
-    if shown is None or tally.graphs or tally.evidence.others or not (tally.mixture or is_poor(tally.evidence)):
+    is_mixed = tally.mixture is not None and not tally.evidence.others
+    if shown is None or tally.graphs or not (is_mixed or is_poor(tally.evidence)):
         return None
     judged = shown[0]
     return judged if judged.contract.domain.family == "linear" and judged.call.values else None

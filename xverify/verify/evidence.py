@@ -268,9 +268,14 @@ def _is_telling(evidence: Evidence) -> bool:
 
 
 def is_poor(evidence: Evidence) -> bool:
-    """True if the wrong results are too few, or too plain, to show a recipe, and no reading gives all."""
+    """True if the wrong results are too few, or too plain, to show a recipe, and no likely reading gives all.
+
+    `Evidence.settle` drops readings far from the admitted ones that plain results suggest.
+    """
+    if evidence.others and (not evidence.whole or _is_telling(evidence)):
+        return False
     values_kept = sum(int(seen.wrong.sum()) for _, seen in evidence.wrong)
-    return not evidence.others and bool(evidence.wrong) and (values_kept < FEW_SEEN or not _is_telling(evidence))
+    return bool(evidence.wrong) and (values_kept < FEW_SEEN or not _is_telling(evidence))
 
 
 @dataclass(frozen=True)
