@@ -418,15 +418,20 @@ def _mat_mul(node: Node, a: Values, b: Values) -> Values:
     """A product with an identity matrix, which is exact in any order of its sums.
 
     A sum with an operand that is not finite, or open, is open.
+
+    Raises:
+        ValueError: No operand is an identity matrix, after a mistake.
     """
-    x, axis = (b, -2) if len(a.codes) == 1 and _is_identity(a) else (a, -1)
+    if not (_is_identity(a) or _is_identity(b)):
+        raise ValueError("a MatMul without an identity matrix")
+    x, axis = (b, -2) if _is_identity(a) else (a, -1)
     is_unusual = (x.open | ~_is_usual(x.dtype, x.codes).all(0)).any(axis, keepdims=True)
     is_open = np.array(np.broadcast_to(is_unusual, x.open.shape))
     return _with_free_zeros(x.dtype, x.codes, is_open)
 
 
 def _is_identity(matrix: Values) -> bool:
-    return matrix.open.ndim == 2 and np.array_equal(matrix.numbers[0], np.eye(*matrix.open.shape))
+    return matrix.open.ndim == 2 and bool((matrix.numbers == np.eye(*matrix.open.shape)).all())
 
 
 def _is_usual(dtype: str, codes: Codes) -> NDArray[np.bool_]:

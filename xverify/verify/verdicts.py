@@ -352,9 +352,9 @@ def violates(
     if judged.legal is not None and judged.legal.in_graph:
         beside = changing_operators(surround(judged.call))
         key = Key(subject, contract.id, Verdict.VIOLATION, clause, graph_detail(beside))
-        summary = (
-            f"{subject} gives values of a graph with {' and '.join(beside)} that no legal result of its nodes leads to"
-        )
+        # A second consumer of the result adds no operator.
+        graph = f"a graph with {' and '.join(beside)}" if beside else "a graph"
+        summary = f"{subject} gives values of {graph} that no legal result of its nodes leads to"
         return Discrepancy(key, summary, None, count, comparison.max_ulp)
     if recipe is None:
         key = Key(subject, contract.id, Verdict.VIOLATION, clause, types_detail(cell.x_dtype, cell.out_dtype))
