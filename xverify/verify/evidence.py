@@ -268,7 +268,7 @@ def _is_telling(evidence: Evidence) -> bool:
 
 
 def is_poor(evidence: Evidence) -> bool:
-    """True if the wrong results are too few, or too plain, to show a recipe, and no likely reading gives all.
+    """True if the wrong results are too few, or too plain, to show a recipe, and none is likely.
 
     `Evidence.settle` drops readings far from the admitted ones that plain results suggest.
     """
