@@ -209,6 +209,21 @@ def test_the_second_reading_of_a_mixture_needs_a_region(is_mixed_at_random: bool
     assert (reading and reading.name) == (None if is_mixed_at_random else "float32")
 
 
+def test_zeros_of_one_sign_show_nothing_about_the_scale() -> None:
+    """A compiler folds x * -0 to -0 for negative x too. Only the results with the other sign are wrong."""
+    rng, made = np.random.default_rng(1), []
+    for number in range(8):
+        x = rng.integers(-(1 << 30), 1 << 30, 24)
+        judged = tallied_calls.asked(x, number, -0.0 if number % 2 else float(rng.integers(2, 9)) * 1e29)
+        codes = tallied_calls.by(judged, "clamped").tensor.codes
+        codes = np.full_like(codes, 0x80000000) if number % 2 else codes
+        made.append((judged, Outcome("tensor", Tensor("float32", codes))))
+    _, row = tallied_calls.tallied(*made)
+    explanation = explained(row.evidence)
+    names = [each.recipe and each.recipe.name for each in (explanation, *explanation.others)]
+    assert names == [None]
+
+
 def test_a_recipe_is_not_named_for_infinities_alone() -> None:
     """Many mistakes make every result infinite."""
 

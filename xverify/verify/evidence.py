@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from xverify.arithmetic import lattice
 from xverify.arithmetic.indexing import Misindexing
 from xverify.arithmetic.reading import Reading
+from xverify.arithmetic.readings import Stepwise
 from xverify.contracts.model import Contract
 from xverify.core.bits import canonical, ulp_distance
 from xverify.core.call import Tensor
@@ -365,7 +366,10 @@ def _elsewhere(evidence: Evidence, piece: Recipe, legal: Reading | None) -> Read
     if all(attribute.gives(judged.contract, seen.call, seen.got, piece) for judged, seen in evidence.wrong):
         right = [probe for probe in evidence.probes if not probe[1].wrong.any()]
         return legal or _right_reading(replace(evidence, wrong=[], probes=right), evidence.wrong[0][0])
-    return legal if legal is not None and _between(region(evidence.samples(piece))) else None
+    # Beside values that keep a sign of zero, the other sign shows nothing about the scale.
+    if legal is None or (isinstance(piece, Stepwise) and piece.subnormals == "flush-to-plus"):
+        return None
+    return legal if _between(region(evidence.samples(piece))) else None
 
 
 def _in_pieces(evidence: Evidence, legal: Reading | None) -> Explained:
