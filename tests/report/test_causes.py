@@ -269,6 +269,9 @@ def test_messages_are_compared_without_numbers_names_and_addresses() -> None:
         "killed by SIGABRT\nF a.cc:7] Must be non NULL\n*** Check failure stack trace: ***\n    @     0x7f1 (unknown)\n"
     )
     assert abort_of(check) == abort_of(f"{check}Extension modules: numpy, b\n") == "SIGABRT: F a.cc:] Must be non NULL"
+    heap = ("free(): invalid size", "munmap_chunk(): invalid pointer", "malloc(): memory corruption (fast)")
+    deaths = {abort_of(f"killed by SIGABRT\n{noticed}\nFatal Python error: Aborted\n") for noticed in heap}
+    assert deaths == {"SIGABRT: heap corruption"}
     place = 'killed by SIGFPE\nStack (most recent call first):\n  File "a.py", line 1 in call\n  File "b.py", line 2 in execute'
     assert abort_of(place) == "SIGFPE: call, execute"
 

@@ -52,10 +52,17 @@ _NOT_ABORT = re.compile(
 """Lines and words of a crash's message that are not the abort's own."""
 
 
+_HEAP = re.compile(
+    r"(?m)^(?:(?:free|malloc|calloc|realloc|munmap_chunk|malloc_consolidate)\(\): .*"
+    r"|double free or corruption.*|corrupted (?:size vs\. prev_size|double-linked list).*)$"
+)
+"""The messages of glibc's malloc (malloc/malloc.c, `malloc_printerr`). Luck decides which check notices a damaged heap first."""
+
+
 def abort_of(message: str) -> str:
     """The token of a death: the signal with the abort's own message, or with the place where it happened."""
     signal = re.search(r"killed by (\w+)", message)
-    own = normalised(_NOT_ABORT.sub("", message))
+    own = normalised(_HEAP.sub("heap corruption", _NOT_ABORT.sub("", message)))
     where = "" if own else ", ".join(re.findall(r"in (\w+)$", message, re.MULTILINE)[:3])
     return ": ".join(filter(None, (signal[1] if signal else "", own or where)))
 
