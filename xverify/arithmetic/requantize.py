@@ -46,7 +46,10 @@ def requantized(right: Operands, dtype: str, keeps_zero_point: bool) -> Codes | 
     zero_point = np.asarray(-0.0)  # It keeps the sign of a sum that is zero.
     if keeps_zero_point and zero_dtype:
         zero_point = np.asarray(values(zero_dtype, right.codes["zero_point"]), np.float64)
-    return _integers(quotient, zero_point, dtype) if dtype in INTEGERS else _small_floats(quotient + zero_point, dtype)
+    with np.errstate(invalid="ignore"):  # infinities of both signs
+        return (
+            _integers(quotient, zero_point, dtype) if dtype in INTEGERS else _small_floats(quotient + zero_point, dtype)
+        )
 
 
 def _integers(numbers: NDArray[np.float64], zero_point: NDArray[np.float64], dtype: str) -> Codes:

@@ -12,7 +12,6 @@ from xverify.contracts.model import Contract
 from xverify.core.call import Outcome
 from xverify.engine.conclude_graphs import blame_graphs, by_rewrite, likely_rewrites, record_graphs
 from xverify.engine.departing import settle_departures
-from xverify.engine.enrich import enrich
 from xverify.engine.open_calls import conclude_open_calls
 from xverify.engine.record import record
 from xverify.engine.state import RunState
@@ -36,7 +35,6 @@ def conclude(state: RunState) -> None:
     """Record the findings on whole cells."""
     state.pool.spare_nothing()
     graphs = blame_graphs(state)
-    enrich(state)
     state.tally.settle()
     _violations(state, likely_rewrites(graphs))
     record_graphs(state, graphs)

@@ -1,7 +1,8 @@
 """More values for cells whose wrong or mixed values are too few, or too plain, to name a recipe.
 
 A recipe of two values is luck. A cell may have no more of them by chance: the calls that show the mistake are rare, small, or
-special. The smallest of them is made again with other numbers, in the same layouts and surroundings.
+special. The smallest of them is made again with other numbers, in the same layouts and surroundings. A gate does not do so: its
+walk has many values of each cell, and a kernel that fails is reported at once.
 """
 
 from __future__ import annotations

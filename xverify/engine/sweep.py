@@ -18,6 +18,7 @@ from xverify.engine.changes import conclude_changes
 from xverify.engine.combine import Session, combined
 from xverify.engine.conclude import conclude
 from xverify.engine.disambiguate import disambiguate
+from xverify.engine.enrich import enrich
 from xverify.engine.equivalences import check_equivalences
 from xverify.engine.events import Consumer, Event, Progressed, SweepFinished, SweepStarted
 from xverify.engine.explore import explore
@@ -50,6 +51,7 @@ PHASES = (
     Phase(explore, interruptible=True),
     Phase(check_equivalences, "telling readings apart", interruptible=True),
     Phase(disambiguate, "telling readings apart", interruptible=True),
+    Phase(enrich, "telling readings apart", interruptible=True),
     Phase(conclude, "judging"),
     Phase(conclude_changes, "judging"),
     Phase(conclude_variants, "judging"),
