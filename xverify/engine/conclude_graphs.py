@@ -27,7 +27,7 @@ from xverify.verify.rewrites import (
     violates_in_graph,
     without_changes,
 )
-from xverify.verify.rewritten_graphs import Rewrite
+from xverify.verify.rewritten_graphs import ZEROED, Rewrite
 from xverify.verify.verdicts import Judged
 
 MOST_REPETITIONS = 3
@@ -132,6 +132,8 @@ def _blamed(state: RunState, subject: Subject, cell: Cell, judged: Judged, outco
         state.tally.observe(alone.judged, subject, alone.outcome, is_judged=True)
         suspect = alone.judged.cell
     every = explanations(judged.contract, judged.call, outcome.tensor)
+    if suspect is not None:  # the lone call may give these zeros
+        every = [each for each in every if each.rewrite != ZEROED]
     return GraphFault(subject, cell, judged, outcome, None, suspect, explanations=tuple(every))
 
 

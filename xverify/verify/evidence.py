@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from xverify.arithmetic import lattice
 from xverify.arithmetic.indexing import Misindexing
 from xverify.arithmetic.reading import Reading
-from xverify.arithmetic.readings import Stepwise
 from xverify.contracts.model import Contract
 from xverify.core.bits import canonical, ulp_distance
 from xverify.core.call import Tensor
@@ -366,10 +365,25 @@ def _elsewhere(evidence: Evidence, piece: Recipe, legal: Reading | None) -> Read
     if all(attribute.gives(judged.contract, seen.call, seen.got, piece) for judged, seen in evidence.wrong):
         right = [probe for probe in evidence.probes if not probe[1].wrong.any()]
         return legal or _right_reading(replace(evidence, wrong=[], probes=right), evidence.wrong[0][0])
-    # Beside values that keep a sign of zero, the other sign shows nothing about the scale.
-    if legal is None or (isinstance(piece, Stepwise) and piece.subnormals == "flush-to-plus"):
+    if legal is None or _rests_on_zeros(evidence, piece):
         return None
     return legal if _between(region(evidence.samples(piece))) else None
+
+
+def _rests_on_zeros(evidence: Evidence, piece: Recipe) -> bool:
+    """True if a simpler reading gives the wrong values that are no zeros of the wrong sign.
+
+    The right zeros beside them are set aside, so that any mistake of the sign of x, the difference or the scale fits these zeros.
+    """
+    others = []
+    for judged, seen in evidence.wrong:
+        assert judged.legal is not None
+        due, result = (values(seen.got.dtype, codes) for codes in (judged.legal.codes(0), seen.got.codes))
+        others.append(CheckedResult(seen.call, seen.got, seen.wrong & ~((due == 0) & (result == 0))))
+    if all(np.array_equal(seen.wrong, each.wrong) for (_, seen), each in zip(evidence.wrong, others, strict=True)):
+        return False
+    simpler = attribute.search(evidence.wrong[0][0].contract, others, wrong_only=True)
+    return bool(simpler) and simpler[0] != piece
 
 
 def _in_pieces(evidence: Evidence, legal: Reading | None) -> Explained:

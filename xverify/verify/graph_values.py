@@ -41,9 +41,9 @@ Codes = NDArray[Any]
 RESULT = "y"
 """The name of the result of the call's own operator."""
 
-FREE_ZEROS, FINITE, ZEROS, WITHIN_RANGE = "sign of zero", "finite", "zeros", "within range"
+FREE_ZEROS, FINITE, WITHIN_RANGE = "sign of zero", "finite", "within range"
 """Operators that only `xverify.verify.rewritten_graphs` uses: each zero may have any sign, infinity may be the largest number,
-every element is zero, and OpenVINO's FakeQuantize in place of QuantizeLinear and DequantizeLinear."""
+and OpenVINO's FakeQuantize in place of QuantizeLinear and DequantizeLinear."""
 
 CLAMPED = "clamped"
 """An attribute of `WITHIN_RANGE`, see `_within_range`."""
@@ -511,7 +511,6 @@ _OPERATORS: Mapping[str, Callable[..., Values]] = {
     "Neg": _neg,
     "Abs": _abs,
     FINITE: lambda node, x: _with_finite(x),
-    ZEROS: lambda node, x: Values(x.dtype, np.zeros_like(x.codes[:1]), np.zeros_like(x.open)),
     FREE_ZEROS: lambda node, x: _with_free_zeros(x.dtype, x.codes, x.open),
     "Max": lambda node, a, b: _chosen(a, b, largest=True),
     "Min": lambda node, a, b: _chosen(a, b, largest=False),

@@ -31,7 +31,6 @@ from xverify.verify.graph_values import (
     FREE_ZEROS,
     RESULT,
     WITHIN_RANGE,
-    ZEROS,
     Values,
     evaluate,
     united,
@@ -89,6 +88,7 @@ _MERGED = Rewrite(
 )
 
 
+ZEROED = Rewrite(_PREFIX + "zeros", "gives 0 whatever the operands")
 _SKIPPED_ZERO = Rewrite(_PREFIX + f"no-zero-point:{QUANTIZE}", f"takes the zero point of {QUANTIZE} as 0")
 
 _PARTS = {each.name: each.words for each in (_UNROUNDED, _EXPANDED, _FAKE_QUANTIZE, _SKIPPED_ZERO)}
@@ -128,7 +128,7 @@ def candidates(graph: Graph) -> Iterator[Candidate]:
         for way in WRONG_ROUNDINGS:
             yield Candidate(_rounded(way), graph, rounding=way)
     yield from _with_pair_added(graph, path)
-    yield from _with_zeros(graph, path)
+    yield from _with_zeros(graph)
 
 
 def _with(first: Rewrite, candidate: Candidate, **changes: Any) -> Candidate:
@@ -475,27 +475,21 @@ def _with_odd_results(graph: Graph, path: Sequence[Node]) -> Iterator[Candidate]
             (FREE_ZEROS, "zero-sign", "loses the sign of zero"),
             (FINITE, "finite", "gives the largest finite number for infinity"),
         ):
+            name = f"{node.output}_own"
+            nodes: list[Node] = []
+            for each in graph.nodes:
+                nodes += [replace(node, output=name), Node(also, (name,), node.output)] if each is node else [each]
             rewrite = _rewrite(f"{token}:{node.operator}", f"{words} in {node.operator}")
-            yield Candidate(rewrite, _followed(graph, node, also), is_special=True)
+            yield Candidate(rewrite, replace(graph, nodes=tuple(nodes)), is_special=True)
 
 
-def _with_zeros(graph: Graph, path: Sequence[Node]) -> Iterator[Candidate]:
-    """The graph with one operator whose result is zero, if an operator changes values.
+def _with_zeros(graph: Graph) -> Iterator[Candidate]:
+    """The graph with zeros for the result of the call's own operator, if another one changes values.
 
-    Where data only move, zeros are a recipe of the call's own operator.
+    No result tells which operator before the change makes them.
     """
-    for node in reversed(path) if graph.changes_values else ():
-        rewrite = _rewrite(f"zeros:{node.operator}", f"gives 0 for every element of {node.operator}")
-        yield Candidate(rewrite, _followed(graph, node, ZEROS), is_constant=True)
-
-
-def _followed(graph: Graph, node: Node, operator: str) -> Graph:
-    """The graph with another operator right after a node."""
-    name = f"{node.output}_own"
-    nodes: list[Node] = []
-    for each in graph.nodes:
-        nodes += [replace(node, output=name), Node(operator, (name,), node.output)] if each is node else [each]
-    return replace(graph, nodes=tuple(nodes))
+    if graph.changes_values:
+        yield Candidate(ZEROED, graph, "zeros", is_constant=True)
 
 
 def _is_typed(graph: Graph) -> bool:
@@ -576,6 +570,12 @@ def _kept(contract: Contract, candidate: Candidate) -> Values:
     return united(legal.dtype, np.stack(legal.distinct), np.zeros(legal.shape, np.bool_))
 
 
+def _zeros(contract: Contract, candidate: Candidate) -> Values:
+    operands = contract.operands(_lone(candidate.graph))
+    codes = np.zeros((1, *operands.shape), code_dtype(operands.output_dtype))
+    return Values(operands.output_dtype, codes, np.zeros(operands.shape, np.bool_))
+
+
 def _in_float32(graph: Graph) -> Graph:
     """The graph with every half-precision constant as a float32."""
     return replace(
@@ -609,6 +609,7 @@ _STARTS: Mapping[str, Any] = {
     "wide expanded": _unrounded_expanded,
     "expanded": _expanded,
     "kept": _kept,
+    "zeros": _zeros,
 }
 """For each kind of candidate, the values that its graph begins with."""
 
