@@ -224,6 +224,22 @@ def test_zeros_of_one_sign_show_nothing_about_the_scale() -> None:
     assert names == [None]
 
 
+def test_zeros_of_one_sign_show_nothing_about_the_difference() -> None:
+    """The product of a negative difference and -0 is -0, as if the difference wrapped around."""
+    edition, rng, made = contracts.get("ai.onnx/DequantizeLinear-19"), np.random.default_rng(1), []
+    for number in range(8):
+        is_folded = number == 3
+        scale, zero_point = (-0.0, 9) if is_folded else (float(rng.integers(2, 9)) * 1000, 0)
+        x = tensor("uint8", rng.integers(0, 9 if is_folded else 256, 24))
+        tensors = {"x": x, "scale": tensor("float16", scale), "zero_point": tensor("uint8", zero_point)}
+        judged = judge(edition, Call(edition.id, tensors), number)
+        made.append((judged, tallied_calls.by(judged, "wrap-x" if is_folded else "clamped")))
+    _, row = tallied_calls.tallied(*made)
+    explanation = explained(row.evidence)
+    names = [each.recipe and each.recipe.name for each in (explanation, *explanation.others)]
+    assert names == ["saturated", None]
+
+
 def test_a_recipe_is_not_named_for_infinities_alone() -> None:
     """Many mistakes make every result infinite."""
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from xverify.arithmetic import lattice
 from xverify.arithmetic.indexing import Misindexing
 from xverify.arithmetic.reading import Reading
+from xverify.arithmetic.readings import Stepwise
 from xverify.contracts.model import Contract
 from xverify.core.bits import canonical, ulp_distance
 from xverify.core.call import Tensor
@@ -362,18 +363,18 @@ def _elsewhere(evidence: Evidence, piece: Recipe, legal: Reading | None) -> Read
         piece: the recipe.
         legal: the admitted reading that gives all right values of the cell; None if there is none.
     """
+    if _rests_on_zeros(evidence, piece):
+        return None
     if all(attribute.gives(judged.contract, seen.call, seen.got, piece) for judged, seen in evidence.wrong):
         right = [probe for probe in evidence.probes if not probe[1].wrong.any()]
         return legal or _right_reading(replace(evidence, wrong=[], probes=right), evidence.wrong[0][0])
-    if legal is None or _rests_on_zeros(evidence, piece):
-        return None
-    return legal if _between(region(evidence.samples(piece))) else None
+    return legal if legal is not None and _between(region(evidence.samples(piece))) else None
 
 
 def _rests_on_zeros(evidence: Evidence, piece: Recipe) -> bool:
-    """True if a simpler reading gives the wrong values that are no zeros of the wrong sign.
+    """True if all wrong values are zeros of the wrong sign, or a simpler reading gives the others.
 
-    The right zeros beside them are set aside, so that any mistake of the sign of x, the difference or the scale fits these zeros.
+    The right zeros are set aside, or in other calls. So any mistake of the sign of x, the difference or the scale fits.
     """
     others = []
     for judged, seen in evidence.wrong:
@@ -382,6 +383,8 @@ def _rests_on_zeros(evidence: Evidence, piece: Recipe) -> bool:
         others.append(CheckedResult(seen.call, seen.got, seen.wrong & ~((due == 0) & (result == 0))))
     if all(np.array_equal(seen.wrong, each.wrong) for (_, seen), each in zip(evidence.wrong, others, strict=True)):
         return False
+    if not any(each.wrong.any() for each in others):
+        return isinstance(piece, Stepwise) and piece.zero != "unsigned" and piece.subtraction != "negated"
     simpler = attribute.search(evidence.wrong[0][0].contract, others, wrong_only=True)
     return bool(simpler) and simpler[0] != piece
 
