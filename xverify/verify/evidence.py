@@ -438,16 +438,16 @@ def _by_call(evidence: Evidence, legal: Reading | None) -> tuple[Explained, Evid
     kept = [pair for pair in evidence.wrong if pair[1].aside is None]
     if contract.domain.family == "range":
         return None
-    found: list[tuple[int, int, Recipe, list[int]]] = []
+    shared: list[tuple[int, int, Recipe, list[int]]] = []
     for _, seen in kept:
         for recipe in _of_call(contract, CheckedResult(seen.call, seen.got, seen.wrong))[:MOST_PIECES]:
             same = [index for index, each in enumerate(kept) if _gives_whole(contract, each[1], recipe)]
             explains = sum(int(kept[index][1].wrong.sum()) for index in same)
             if explains >= FEW or sum(kept[index][1].got.size for index in same) >= FEW_NEAR:
-                found.append((len(same), explains, recipe, same))
-    if not found:
+                shared.append((len(same), explains, recipe, same))
+    if not shared:
         return None
-    _, _, recipe, same = max(found, key=lambda each: each[:2])
+    _, _, recipe, same = max(shared, key=lambda each: each[:2])
     mine = [kept[index] for index in same]
     own, others = (replace(evidence, others=None, wrong=[], right=[], histogram=Counter()) for _ in range(2))
     own.probes, others.right = [], evidence.right

@@ -26,7 +26,7 @@ from xverify.verify.verdicts import Judged, clause_text, value_clause, violates
 
 
 @dataclass(frozen=True)
-class Cause:
+class EqualRecipes:
     """The recipes that explain a graph's wrong values. They give equal values there."""
 
     recipe: Recipe
@@ -35,7 +35,7 @@ class Cause:
     """The names of the others."""
 
 
-def explain_by_recipe(contract: Contract, call: Call, got: Tensor, likely: Sequence[str] = ()) -> Cause | None:
+def explain_by_recipe(contract: Contract, call: Call, got: Tensor, likely: Sequence[str] = ()) -> EqualRecipes | None:
     """The recipes of the call's own operator from which a graph's result follows; None if there is none.
 
     Args:
@@ -54,7 +54,7 @@ def explain_by_recipe(contract: Contract, call: Call, got: Tensor, likely: Seque
     explaining = [recipe for recipe in dict.fromkeys(every) if _follows(contract, graph, got, recipe)]
     if not explaining:
         return None
-    return Cause(explaining[0], tuple(recipe.name for recipe in explaining[1:]))
+    return EqualRecipes(explaining[0], tuple(recipe.name for recipe in explaining[1:]))
 
 
 def violates_by_recipe(

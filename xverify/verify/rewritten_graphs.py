@@ -550,18 +550,12 @@ def _unrounded(contract: Contract, candidate: Candidate) -> Values:
     return united("float32", codes, np.zeros(operands.shape, np.bool_))
 
 
-def _expanded(contract: Contract, candidate: Candidate) -> Values:
-    """The call's result, computed as x * scale - zero point * scale."""
+def _expanded(contract: Contract, candidate: Candidate, is_wide: bool = False) -> Values:
+    """The call's result, or that in float32, computed as x * scale - zero point * scale."""
     operands = contract.operands(_lone(candidate.graph))
+    operands = replace(operands, output_dtype="float32") if is_wide else operands
     codes = np.asarray(by_name("fused+rounded-float32").evaluate(operands)).reshape(operands.shape)
     return united(operands.output_dtype, codes[np.newaxis], np.zeros(operands.shape, np.bool_))
-
-
-def _unrounded_expanded(contract: Contract, candidate: Candidate) -> Values:
-    """The call's result in float32, computed as x * scale - zero point * scale."""
-    operands = replace(contract.operands(_lone(candidate.graph)), output_dtype="float32")
-    codes = np.asarray(by_name("fused+rounded-float32").evaluate(operands)).reshape(operands.shape)
-    return united("float32", codes[np.newaxis], np.zeros(operands.shape, np.bool_))
 
 
 def _kept(contract: Contract, candidate: Candidate) -> Values:
@@ -606,7 +600,7 @@ _STARTS: Mapping[str, Any] = {
     "codes": _codes_of_x,
     "pooled": _pooled,
     "wide": _unrounded,
-    "wide expanded": _unrounded_expanded,
+    "wide expanded": partial(_expanded, is_wide=True),
     "expanded": _expanded,
     "kept": _kept,
     "zeros": _zeros,
