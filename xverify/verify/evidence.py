@@ -14,7 +14,6 @@ from xverify.arithmetic import lattice
 from xverify.arithmetic.indexing import Misindexing
 from xverify.arithmetic.reading import Reading
 from xverify.arithmetic.readings import Stepwise
-from xverify.contracts.model import Contract
 from xverify.core.bits import canonical, ulp_distance
 from xverify.core.call import Tensor
 from xverify.core.dtypes import values
@@ -408,9 +407,6 @@ def _in_pieces(evidence: Evidence, legal: Reading | None) -> Explained:
 
 def _largest(evidence: Evidence, legal: Reading | None) -> tuple[Explained, Evidence] | None:
     """The recipe that gives most of the wrong values, and the evidence with the others only."""
-    by_call = _by_call(evidence, legal)
-    if by_call is not None:
-        return by_call
     contract = evidence.wrong[0][0].contract
     results = [replace(seen, places=_some(np.flatnonzero(seen.wrong))) for _, seen in evidence.wrong]
     ranked = sorted(attribute.matching(contract, results), key=lambda each: -int(each[1].sum()))
@@ -427,56 +423,6 @@ def _largest(evidence: Evidence, legal: Reading | None) -> tuple[Explained, Evid
         if enough and (elsewhere := _elsewhere(own, recipe, legal)) is not None:
             return Explained(recipe, elsewhere, own), others
     return None
-
-
-def _by_call(evidence: Evidence, legal: Reading | None) -> tuple[Explained, Evidence] | None:
-    """The recipe that gives every value of the most calls, and the evidence with the other calls only.
-
-    An implementation may choose another kernel for some calls, such as those whose parameters are constants.
-    """
-    contract = evidence.wrong[0][0].contract
-    kept = [pair for pair in evidence.wrong if pair[1].aside is None]
-    if contract.domain.family == "range":
-        return None
-    shared: list[tuple[int, int, Recipe, list[int]]] = []
-    for _, seen in kept:
-        for recipe in _of_call(contract, CheckedResult(seen.call, seen.got, seen.wrong))[:MOST_PIECES]:
-            same = [index for index, each in enumerate(kept) if _gives_whole(contract, each[1], recipe)]
-            explains = sum(int(kept[index][1].wrong.sum()) for index in same)
-            if explains >= FEW or sum(kept[index][1].got.size for index in same) >= FEW_NEAR:
-                shared.append((len(same), explains, recipe, same))
-    if not shared:
-        return None
-    _, _, recipe, same = max(shared, key=lambda each: each[:2])
-    mine = [kept[index] for index in same]
-    own, others = (replace(evidence, others=None, wrong=[], right=[], histogram=Counter()) for _ in range(2))
-    own.probes, others.right = [], evidence.right
-    for pair in evidence.wrong:
-        part = own if any(pair is each for each in mine) else others
-        judged, seen = pair
-        part.wrong.append(pair)
-        part.measure(judged, seen.got, seen.wrong)
-    elsewhere = _elsewhere(own, recipe, legal) if _are_distinct(own) else None
-    return None if elsewhere is None else (Explained(recipe, elsewhere, own), others)
-
-
-def _are_distinct(evidence: Evidence) -> bool:
-    """True if the calls have several results that are finite, not zero, and distinct, right ones included."""
-    every = (values(seen.got.dtype, seen.got.codes) for _, seen in evidence.wrong)
-    numbers = np.concatenate([np.unique(each[np.isfinite(each) & (each != 0)]) for each in every])
-    return np.unique(numbers).size >= FEW_DISTINCT
-
-
-def _of_call(contract: Contract, seen: CheckedResult) -> Sequence[Recipe]:
-    """The recipes that give every value of one call: readings, or mistakes if there are enough values."""
-    readings = attribute.search(contract, [seen]) or attribute.search(contract, [seen], whole=True)
-    if readings or seen.got.size < FEW_NEAR:
-        return readings
-    return attribute.misreadings(contract, [seen], near=True)
-
-
-def _gives_whole(contract: Contract, seen: CheckedResult, recipe: Recipe) -> bool:
-    return attribute.gives(contract, seen.call, seen.got, recipe)
 
 
 def second_reading(evidence: Evidence) -> Reading | None:
