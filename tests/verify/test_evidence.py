@@ -237,7 +237,7 @@ def test_zeros_of_one_sign_show_nothing_about_the_difference() -> None:
     _, row = tallied_calls.tallied(*made)
     explanation = explained(row.evidence)
     names = [each.recipe and each.recipe.name for each in (explanation, *explanation.others)]
-    assert names == ["saturated", None]
+    assert names == [None]
 
 
 def test_a_recipe_is_not_named_for_infinities_alone() -> None:
