@@ -46,7 +46,7 @@ def enriched(seed: int = 0, recipe: str = MISTAKE) -> tuple[CellTally, list[str]
         options=SimpleNamespace(seed=seed),
         pool=SimpleNamespace(ask=ask, failures={}),
         interrupted=Event(),
-        out_of=lambda share: False,
+        is_time_to_shrink=lambda: False,
     )
     enrich(state)
     return row, calls

@@ -42,11 +42,11 @@ def recipe(mistake: str, reading: Reading = EXACT) -> Misread:
     return Misread(indexing.misindexing(mistake), reading)
 
 
-def found(contract: Contract, answer: Answer, asked: Iterable[Call]) -> list[Discrepancy]:
+def found(contract: Contract, answer: Answer, asked: Iterable[Call], is_late: bool = False) -> list[Discrepancy]:
     one = Asked(contract, answer)
     one.ask(*asked)
     one.tally.settle()
-    return [each for _, _, _, each, _, _ in one.tally.violations()]
+    return [each for _, _, _, each, _, _ in one.tally.violations(lambda: is_late)]
 
 
 def words(contract: Contract, call: Call, each: Discrepancy) -> str:
@@ -78,10 +78,13 @@ def test_the_first_zero_point_with_rounded_operands() -> None:
         tensors = {"x": tensor("int8", rng.integers(-128, 128, size)), "zero_point": tensor("int32", zero_points)}
         tensors["scale"] = tensor("float32", rng.random(size) + 0.5)
         asked.append(Call(GUIDE.id, tensors, {"qtype": "per_channel", "axis": 0}))
-    (each,) = found(GUIDE, follows(GUIDE, recipe("as-per-tensor-zero-point", ROUNDS_OPERANDS)), asked)
+    answer = follows(GUIDE, recipe("as-per-tensor-zero-point", ROUNDS_OPERANDS))
+    (each,) = found(GUIDE, answer, asked)
     assert words(GUIDE, asked[0], each) == (
         "takes the first zero point for the whole tensor and casts x and the zero point to float32 first"
     )
+    (late,) = found(GUIDE, answer, asked, is_late=True)
+    assert late.attribution is None, "a search that takes seconds began though only the time for shrinking was left"
 
 
 def test_an_absent_zero_point_is_multiplied_by_the_scale() -> None:

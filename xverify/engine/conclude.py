@@ -56,7 +56,7 @@ def conclude(state: RunState) -> None:
 def _violations(state: RunState, likely: Mapping[str, Collection[str]]) -> None:
     wrong: SamplesOf = defaultdict(list)
     pieces: dict[tuple[Key, Standing], Recipe | None] = {}
-    for subject, _, tally, from_recipe, judged, outcome in state.tally.violations():
+    for subject, _, tally, from_recipe, judged, outcome in state.tally.violations(state.is_time_to_shrink):
         discrepancy = by_rewrite(
             subject, from_recipe, judged, outcome, tally.evidence.wrong, likely.get(subject.name, ())
         )

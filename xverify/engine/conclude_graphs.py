@@ -143,7 +143,7 @@ def _fewest_words(state: RunState, subject: Subject, judged: Judged, outcome: Ou
     An explanation of fewer operators is likelier to be the right one, and tells apart what each operator does wrong.
     """
     smaller = True
-    while smaller and subject.name not in state.pool.failures and not state.out_of(1.0):
+    while smaller and subject.name not in state.pool.failures and not (state.ended() or state.is_time_to_shrink()):
         smaller = False
         for index in range(len(judged.call.around)):
             around = (*judged.call.around[:index], *judged.call.around[index + 1 :])

@@ -40,7 +40,7 @@ def enrich(state: RunState) -> None:
     for subject, cell, shown in _poor(state)[:MOST_CELLS]:
         seed = derived_seed(state.options.seed, "enrich", encode_call(shown.call).hex())
         for number, call in enumerate(_like(shown.call, np.random.default_rng(seed))):
-            if state.out_of(1.0) or state.interrupted.is_set() or subject.name in state.pool.failures:
+            if state.is_time_to_shrink() or state.interrupted.is_set() or subject.name in state.pool.failures:
                 return
             judged = verdicts.judge(shown.contract, call, 2 * BEYOND + number)
             if judged.cell != cell or judged.judgement.verdict != "allowed":

@@ -33,6 +33,9 @@ from xverify.workers.pool import WorkerPool
 END_SHARE, END_SECONDS = 0.33, 30.0
 """The largest share of the budget, and the most seconds, that are kept for conclusions and shrinking."""
 
+SHRINK_SHARE = 0.5
+"""Share of that time which belongs to shrinking. Searches that take seconds do not begin in it."""
+
 FINAL_SHARE = 0.08
 """Share of the budget for the two phases after exploring, half each: equivalences, and remaining readings."""
 
@@ -174,6 +177,14 @@ class RunState:
     def out_of(self, share: float) -> bool:
         """True if that share of the budget is used up, or the run has ended at its first fault."""
         return self.ended() or (self.options.cases is None and self.elapsed() > self.options.budget * share)
+
+    def is_time_to_shrink(self) -> bool:
+        """True if only the time for shrinking is left of a sweep's budget.
+
+        It is never true of a gate, which takes the time it needs to name a kernel's mistakes.
+        """
+        timed = self.options.cases is None and not self.options.rules.every_call
+        return timed and self.elapsed() > self.options.budget * (1 - self.end_share * SHRINK_SHARE)
 
     @property
     def patience(self) -> float:

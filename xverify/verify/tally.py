@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from xverify.arithmetic.indexing import Misindexing
@@ -286,14 +286,20 @@ class Tally:
             if self.characterise or tally.wrong or tally.mixture is not None:
                 tally.evidence.settle(self.judged_by[subject, cell.contract])
 
-    def violations(self) -> Iterator[tuple[Subject, Cell, CellTally, Discrepancy, Judged, Outcome]]:
-        """Yield the cells with values outside the legal set, and the recipe that explains them if known."""
+    def violations(
+        self, is_late: Callable[[], bool] = lambda: False
+    ) -> Iterator[tuple[Subject, Cell, CellTally, Discrepancy, Judged, Outcome]]:
+        """Yield the cells with values outside the legal set, and the recipe that explains them if known.
+
+        Args:
+            is_late: True if no search that takes seconds may begin.
+        """
         violating = [
             (subject, cell, tally)
             for (subject, cell), tally in self._ordered()
             if tally.worst is not None and not tally.graphs and self.judged_by[subject, cell.contract]
         ]
-        for (subject, cell, tally), by in zip(violating, self._explanations(violating), strict=True):
+        for (subject, cell, tally), by in zip(violating, self._explanations(violating, is_late), strict=True):
             tally.explained = by
             parts = _parts(tally, by)
             for part in parts:
@@ -305,7 +311,9 @@ class Tally:
                 if shown is not None:
                     yield subject, cell, part, *shown
 
-    def _explanations(self, violating: Sequence[tuple[Subject, Cell, CellTally]]) -> list[Explained]:
+    def _explanations(
+        self, violating: Sequence[tuple[Subject, Cell, CellTally]], is_late: Callable[[], bool]
+    ) -> list[Explained]:
         """The explanation of each cell.
 
         An indexing mistake that explains other cells of the implementation and the edition is tried first.
@@ -319,7 +327,7 @@ class Tally:
             whose = subject.name, cell.contract
             reading, counts = shared[subject, cell], mistakes[whose]
             likely = [mistake for mistake, _ in counts.most_common(MOST_LIKELY)]
-            thorough = fruitless[whose] < MOST_FRUITLESS
+            thorough = fruitless[whose] < MOST_FRUITLESS and not is_late()
             by = Explained(reading) if reading is not None else explained(tally.evidence, likely, thorough)
             fruitless[whose] += by.recipe is None
             every.append(by)

@@ -1,0 +1,34 @@
+"""Shares of a sweep's budget: what may begin when."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from xverify.engine.options import Options
+from xverify.engine.rules import Rules
+from xverify.engine.state import new_run
+
+
+@pytest.mark.parametrize(
+    ("budget", "seconds", "changes", "due"),
+    [
+        (60.0, 49.0, {}, False),
+        (60.0, 51.0, {}, True),
+        (600.0, 584.0, {}, False),
+        (600.0, 586.0, {}, True),
+        (60.0, 51.0, {"cases": 100}, False),
+        (60.0, 51.0, {"rules": Rules(every_call=True)}, False),
+    ],
+)
+def test_half_of_the_time_for_the_end_belongs_to_shrinking(
+    tmp_path: Path, budget: float, seconds: float, changes: dict[str, Any], due: bool
+) -> None:
+    options = Options((), (), tmp_path, "test", "xverify sweep", budget=budget)
+    state = new_run(replace(options, **changes), lambda event: None)
+    state.pool.journal = SimpleNamespace(elapsed=lambda: seconds)  # type: ignore[assignment]
+    assert state.is_time_to_shrink() is due
