@@ -6,10 +6,13 @@ from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 from tallied_calls import ONE, asked, tallied
 
+from xverify import contracts
 from xverify.arithmetic.readings import Stepwise
 from xverify.core.call import Call, Outcome, Tensor
+from xverify.core.dtypes import tensor
 from xverify.engine.enrich import enrich
 from xverify.verify.attribute import codes_of, named
 from xverify.verify.evidence import explained
@@ -29,9 +32,11 @@ def answer(judged: Judged, recipe: str = MISTAKE) -> Outcome:
     return Outcome("tensor", Tensor("float32", codes.reshape(judged.call.data.shape)))
 
 
-def enriched(seed: int = 0, recipe: str = MISTAKE) -> tuple[CellTally, list[str]]:
-    """Return the tally of a cell with three wrong values after more calls, and those calls."""
-    first = asked([16777219, 1048579, 70001], scale=-3.3)
+FEW = asked([16777219, 1048579, 70001], scale=-3.3)
+
+
+def enriched(seed: int = 0, recipe: str = MISTAKE, first: Judged = FEW) -> tuple[CellTally, list[str]]:
+    """Return the tally of a cell with at most three wrong values after more calls, and those calls."""
     tally, row = tallied((first, answer(first, recipe)))
     assert explained(row.evidence).recipe is None, "three values are too few"
     calls: list[str] = []
@@ -64,6 +69,18 @@ def test_a_reading_far_from_the_admitted_ones_needs_more_values_too() -> None:
     row, _ = enriched(recipe=FAR)
     row.evidence.settle(True)
     assert FAR in {reading.name for reading in row.evidence.others or ()}
+
+
+def test_a_scale_of_infinity_is_changed_together_with_x() -> None:
+    """Each product of it is an infinity or NaN, and shows no number that is read for NaN."""
+    edition = contracts.get("ai.onnx/DequantizeLinear-19")
+    x = Tensor("float8_e4m3fn", np.arange(0x41, 0x100, dtype=np.uint8))
+    call = Call(edition.id, {"x": x, "scale": tensor("float32", np.inf)})
+    read = "float8_e4m3fn-without-negative-nan@exact"
+    row, _ = enriched(recipe=read, first=judge(edition, call))
+    recipe = explained(row.evidence).recipe
+    assert recipe is not None
+    assert recipe.name == read
 
 
 def test_a_seed_makes_the_same_calls_again() -> None:

@@ -221,7 +221,7 @@ def test_zeros_of_one_sign_show_nothing_about_the_scale() -> None:
     _, row = tallied_calls.tallied(*made)
     explanation = explained(row.evidence)
     names = [each.recipe and each.recipe.name for each in (explanation, *explanation.others)]
-    assert names == [None]
+    assert names == ["saturated", "zeros-of-the-wrong-sign"]
 
 
 def test_zeros_of_one_sign_show_nothing_about_the_difference() -> None:
@@ -237,7 +237,23 @@ def test_zeros_of_one_sign_show_nothing_about_the_difference() -> None:
     _, row = tallied_calls.tallied(*made)
     explanation = explained(row.evidence)
     names = [each.recipe and each.recipe.name for each in (explanation, *explanation.others)]
-    assert names == [None]
+    assert names == ["saturated", "zeros-of-the-wrong-sign"]
+
+
+def test_zeros_without_their_sign_are_not_zeros_whatever_the_operands() -> None:
+    """No stage loses the sign of -0 and keeps that of a subnormal product that is flushed."""
+    rng, made = np.random.default_rng(1), []
+    for number in range(4):
+        judged = tallied_calls.asked(rng.integers(-2, 3, 40), number, -(2.0**-140) * (number + 1))
+        codes = tallied_calls.by(judged, "flush-results").tensor.codes
+        codes = np.where(judged.call.data.codes == 0, 0, codes).astype(np.uint32)
+        made.append((judged, Outcome("tensor", Tensor("float32", codes))))
+    _, row = tallied_calls.tallied(*made)
+    row.evidence.settle(True)
+    assert row.evidence.others == ()
+    explanation = explained(row.evidence)
+    assert explanation.recipe == Stepwise(zero="unsigned")
+    assert explanation.elsewhere == EXACT
 
 
 def test_a_recipe_is_not_named_for_infinities_alone() -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 from cell_calls import IGNORES, ONNX, WRAPS
-from lattice_oracles import Answer, Asked, changed, follows
+from lattice_oracles import SUBJECT, Answer, Asked, changed, follows
 
 from xverify import contracts
 from xverify.arithmetic import indexing, range_lattice
@@ -23,6 +24,8 @@ from xverify.strategies.structures import Linear
 from xverify.verify.attribute import Misread, named
 from xverify.verify.departures import departures, in_words
 from xverify.verify.findings import Discrepancy
+from xverify.verify.tally import Tally
+from xverify.verify.verdicts import judge
 
 ROUNDS_OPERANDS = Stepwise("operands-float32", "float32", precision="float32")
 GUIDE = contracts.get("onednn/Dequantize-1@3.0")
@@ -141,3 +144,64 @@ def test_what_no_recipe_gives_is_a_finding_beside_a_named_mistake() -> None:
     every = found(ONNX, either(lambda call: call.data.shape == (4, 80), noise, follows(ONNX, IGNORES)), asked)
     assert [each.attribution and words(ONNX, asked[0], each) for each in every] == ["takes the zero point as 0", None]
     assert [each.values > 100 for each in every] == [True, True]
+
+
+HALVES = contracts.get("ai.onnx/DequantizeLinear-25")
+WIDE, NO_GAPS = "16-bit-scale-as-float32", "parameter-strides-ignored"
+
+
+def of_halves(scale: Sequence[float], layout: str = "C", seed: int = 5, dtype: str = "float16") -> Call:
+    rng, numbers = np.random.default_rng(seed), np.asarray(scale)
+    x = rng.integers(-128, 128, (40, *numbers.shape))
+    tensors = {"x": tensor("int8", x), "scale": replace(tensor(dtype, numbers), layout=layout)}
+    return Call(HALVES.id, tensors, {"axis": 1} if numbers.ndim else {})
+
+
+def test_each_call_of_a_cell_may_show_another_mistake() -> None:
+    """A mistake gives infinities, NaN and zeros of the others, too, and those are not a part of its own."""
+    rng = np.random.default_rng(7)
+    special = rng.choice([np.inf, -np.inf, np.nan, 65504.0, -65504.0, 0.0, -0.0, 0.5, 1.5, -6e-5], 60)
+    asked = [of_halves([-0.0]), of_halves(special, "strided"), of_halves((-1.5, 0.25, -0.0, 3.0))]
+    unsigned = Stepwise(zero="unsigned")
+    recipes = (recipe(WIDE), recipe(NO_GAPS, unsigned), unsigned)
+    answers = {call.digest(): follows(HALVES, by)(call) for call, by in zip(asked, recipes, strict=True)}
+    every = found(HALVES, lambda call: answers[call.digest()], asked)
+    titles = [words(HALVES, asked[0], each) for each in every]
+    assert titles == [
+        "reads a scale of 16 bits as float32, past the end of its memory",
+        "reads the parameters as if their memory were contiguous and gives 0 instead of -0",
+    ]
+
+
+@pytest.mark.parametrize("is_shown", [True, False])
+def test_zeros_of_a_flushed_product_need_another_cell_that_shows_the_mistake(is_shown: bool) -> None:
+    """Two bytes of zeros behind a bfloat16 make a subnormal float32."""
+    edition = contracts.get("onednn/DynamicDequantize-1@3.7")
+    flushing = follows(edition, recipe(WIDE, Stepwise(subnormals="flush-results")))
+
+    def asked(x_dtype: str, scale: float, layout: str) -> Call:
+        tensors = {"x": tensor(x_dtype, np.arange(1, 80)), "scale": tensor("bfloat16", [scale])}
+        return Call(edition.id, {**tensors, "scale": replace(tensors["scale"], layout=layout)}, {})
+
+    tally, small = Tally(), asked("uint8", 127.5, "strided")
+    for call in (small, *(asked("int8", scale, "C") for scale in (2.0, 3.0, 5.0) if is_shown)):
+        tally.observe(judge(edition, call), SUBJECT, flushing(call), True)
+    assert not flushing(small).tensor.codes.any()
+    tally.settle()
+    titles = {cell.x_dtype: words(edition, small, each) for _, cell, _, each, _, _ in tally.violations()}
+    wide = "reads a scale of 16 bits as float32, past the end of its memory"
+    assert titles["uint8"].startswith(wide if is_shown else "gives 0 whatever the operands")
+
+
+def test_a_clamp_is_named_beside_zeros_of_the_wrong_sign() -> None:
+    """A compiler may replace the product with a scale of 0 by this scale."""
+    clamped = follows(HALVES, Stepwise(final="clamped"))
+    folded = changed(
+        clamped, lambda call, codes: np.broadcast_to(call.tensors["scale"].codes.reshape(1, -1), codes.shape)
+    )
+    asked = [of_halves([number], seed=seed) for seed, number in enumerate((900.0, 0.0, 2000.0, np.nan, -0.0, 3000.0))]
+    every = found(HALVES, either(lambda call: call.tensors["scale"].codes[0] & 0x7FFF == 0, folded, clamped), asked)
+    assert [words(HALVES, asked[0], each) for each in every] == [
+        "takes the largest finite number for what overflows and for NaN",
+        "gives zeros of the wrong sign",
+    ]

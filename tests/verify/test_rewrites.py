@@ -231,7 +231,7 @@ def test_a_zero_point_that_is_added_in_float16_is_named() -> None:
 def test_zeros_before_an_operator_that_changes_values_are_named() -> None:
     made = of_types("uint8", (2, 9, 11, 40, 3, 5, 7, 8), "float32", 0.5, "y>split:0", "y>quantize:0")
     made = replace(made, tensors={**made.tensors, "zero_point": tensor("uint8", 1)})
-    assert explained(made, "uint8", (1, 1, 1, 1)) == "gives 0 whatever the operands"
+    assert explained(made, "uint8", (1, 1, 1, 1)) == "gives 0 to QuantizeLinear whatever the operands"
     assert explained(made, "uint8", (1, 1, 1, 40)) == ""
 
 

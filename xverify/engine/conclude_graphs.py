@@ -27,7 +27,7 @@ from xverify.verify.rewrites import (
     violates_in_graph,
     without_changes,
 )
-from xverify.verify.rewritten_graphs import ZEROED, Rewrite
+from xverify.verify.rewritten_graphs import Rewrite, is_zeroed
 from xverify.verify.verdicts import Judged
 
 MOST_REPETITIONS = 3
@@ -133,7 +133,7 @@ def _blamed(state: RunState, subject: Subject, cell: Cell, judged: Judged, outco
         suspect = alone.judged.cell
     every = explanations(judged.contract, judged.call, outcome.tensor)
     if suspect is not None:  # the lone call may give these zeros
-        every = [each for each in every if each.rewrite != ZEROED]
+        every = [each for each in every if not is_zeroed(each.rewrite.name)]
     return GraphFault(subject, cell, judged, outcome, None, suspect, explanations=tuple(every))
 
 

@@ -71,7 +71,10 @@ def _shown(tally: CellTally) -> Judged | None:
 
 
 def _like(call: Call, rng: np.random.Generator) -> Iterator[Call]:
-    """Yield calls with the structure of another one: with another scale, then with other codes of x."""
+    """Yield calls with the structure of another one: with another scale, then with other codes of x.
+
+    A scale of zeros, infinities and NaN, which gives no result that tells recipes apart, stays in no call.
+    """
     x, scale = call.tensors["x"], call.tensors.get("scale")
     axis = _free_axis(call)
     for _ in range(CALLS if scale is not None else 0):
@@ -82,8 +85,10 @@ def _like(call: Call, rng: np.random.Generator) -> Iterator[Call]:
         shape = x.shape
         if number % 2 and axis is not None:
             shape = tuple(extent + MORE * (number + 1) * (index == axis) for index, extent in enumerate(shape))
-        other = Tensor(x.dtype, _codes(x.dtype, shape, rng), x.layout)
-        yield replace(call, tensors={**call.tensors, "x": other}, origin="more values")
+        tensors = {**call.tensors, "x": Tensor(x.dtype, _codes(x.dtype, shape, rng), x.layout)}
+        if scale is not None and not np.any(_is_plain(scale)):
+            tensors["scale"] = Tensor(scale.dtype, _scales(scale, rng), scale.layout)
+        yield replace(call, tensors=tensors, origin="more values")
 
 
 def _free_axis(call: Call) -> int | None:
@@ -105,6 +110,12 @@ def _codes(dtype: str, shape: tuple[int, ...], rng: np.random.Generator) -> NDAr
         near = np.asarray(encode(dtype, small)).astype(np.uint64)
         every = np.where(rng.random(shape) < 0.5, near, every)
     return np.asarray(every).astype(code_dtype(dtype)).reshape(shape)
+
+
+def _is_plain(scale: Tensor) -> NDArray[np.bool_]:
+    """The mask of finite numbers that are not zero."""
+    numbers = values(scale.dtype, scale.codes)
+    return np.asarray(np.isfinite(numbers) & (numbers != 0))
 
 
 def _scales(scale: Tensor, rng: np.random.Generator) -> NDArray[np.unsignedinteger]:

@@ -25,7 +25,7 @@ from xverify.core.codec import call_from_json
 from xverify.core.dtypes import QUANTIZED, encode, integer_range, values
 from xverify.core.errors import DamagedFileError
 from xverify.report.summary import Json
-from xverify.verify.attribute import Zeros
+from xverify.verify.attribute import RESULTS
 from xverify.verify.cause_titles import flat, operand_position
 
 FEWEST = 4
@@ -138,10 +138,7 @@ def _computed(finding: Json, role: str) -> _Series | None:
     admitted = dict.fromkeys(name for legal in entry["legal"] for name in legal["readings"])
     with np.errstate(all="ignore"):
         due = [canonical(np.asarray(named(name).evaluate(operands)), out) for name in admitted]
-        if reading == Zeros.name:
-            got = np.zeros(misread.shape, code_dtype(out))
-        else:
-            got = canonical(np.asarray(named(reading).evaluate(misread)), out)
+        got = canonical(np.asarray((RESULTS.get(reading) or named(reading)).evaluate(misread)), out)
     legal = {int(result["hex"], 16) for result in entry["legal"]}
     if int(got[0]) != int(entry["got"], 16) or not {int(codes_of[0]) for codes_of in due} <= legal or not due:
         return None

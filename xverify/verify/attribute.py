@@ -101,6 +101,23 @@ class Zeros:
         return np.zeros(operands.shape, code_dtype(operands.output_dtype))
 
 
+@dataclass(frozen=True)
+class OtherSigns(Zeros):
+    """Zeros of the other sign. A compiler that replaces x * 0 by 0 gives some."""
+
+    name: str = "zeros-of-the-wrong-sign"
+    words: str = "gives zeros of the wrong sign"
+
+    def evaluate(self, operands: Operands) -> NDArray[Any]:
+        codes = np.asarray(readings.EXACT.evaluate(operands))
+        sign = codes.dtype.type(1 << (8 * codes.dtype.itemsize - 1))
+        return np.where(codes & ~sign, codes, codes ^ sign)
+
+
+RESULTS = {recipe.name: recipe for recipe in (Zeros(), OtherSigns())}
+"""The recipes that name results and no arithmetic."""
+
+
 @dataclass(frozen=True, eq=False)
 class CheckedResult:
     """An implementation's result of a call, with its wrong values marked."""
@@ -392,7 +409,7 @@ def matching(contract: Contract, results: Sequence[CheckedResult]) -> list[tuple
 
     Args:
         contract: the edition.
-        results: results of calls of one cell, with their wrong values as ``places``.
+        results: results of calls of one cell, with the values to compare as ``places``.
 
     Returns:
         Each recipe that gives some of these values, with a mask of the values at the places of all results, in order.
@@ -443,8 +460,8 @@ def is_misreading(name: str) -> bool:
 
 def named(contract: Contract, name: str) -> Recipe:
     """The recipe with a name. Raises UnknownRecipeError if there is none."""
-    if name == Zeros.name:
-        return Zeros()
+    if name in RESULTS:
+        return RESULTS[name]
     mistake, mark, reading = name.rpartition(_MISTAKE)
     try:
         correct = range_lattice.by_name(reading) if contract.domain.family == "range" else readings.by_name(reading)

@@ -52,7 +52,7 @@ def departures(recipe: Recipe, admitted_readings: Sequence[Reading], operand_typ
         mistake = Departure("index", recipe.mistake.name, "", recipe.mistake.words)
         return (mistake, *departures(recipe.reading, admitted_readings, operand_types))
     if isinstance(recipe, Zeros):
-        return (Departure("result", recipe.name, "", "gives 0 whatever the operands"),)
+        return (Departure("result", recipe.name, "", recipe.words.replace(",", "")),)
     unlike = (Departure("formula", recipe.name, "", _formula(recipe)),)
     nearest = [listed for due in admitted_readings if (listed := _between(recipe, due, operand_types)) is not None]
     # To compute in one type throughout is one departure, but takes several options.

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,7 @@ from xverify.verify.attribute import (
     Attribution,
     CheckedResult,
     Misread,
+    OtherSigns,
     Recipe,
     Zeros,
 )
@@ -54,6 +56,9 @@ BEYOND = 1 << 40
 
 Of equally small witnesses the lower number wins.
 """
+
+UNSIGNED = Stepwise(zero="unsigned")
+"""The recipe of zeros that lost their sign."""
 
 HELD = 1024
 """The number of values after which only one call in four is compared with the remaining readings."""
@@ -320,6 +325,8 @@ def explained(evidence: Evidence, likely: Sequence[Misindexing] = (), thorough: 
         whole = attribute.misreadings(contract, kept, likely=likely, others=thorough, near=True)
     if whole:
         return Explained(whole[0])
+    if zeros and (signs := _wrong_zeros(evidence, legal)):
+        return signs
     if zeros:
         # Zeros beside right values may be those of a mistake that gives both.
         whole = attribute.misreadings(contract, amiss) if seen_values >= FEW_SEEN else ()
@@ -348,8 +355,10 @@ def explained_by(evidence: Evidence, likely: Sequence[Misindexing]) -> Explained
     kept = [seen for _, seen in (*evidence.wrong, *evidence.right, *evidence.probes)]
     if not (evidence.wrong and likely):
         return None
-    whole = attribute.misreadings(evidence.wrong[0][0].contract, kept, likely=likely, others=False)
-    return Explained(whole[0]) if whole else None
+    contract = evidence.wrong[0][0].contract
+    # What is read may be so small that a flush makes the zeros.
+    finds = (attribute.misreadings(contract, kept, likely=likely, others=False, near=near) for near in (False, True))
+    return next((Explained(whole[0]) for whole in finds if whole), None)
 
 
 def _elsewhere(evidence: Evidence, piece: Recipe, legal: Reading | None) -> Reading | None:
@@ -375,17 +384,38 @@ def _rests_on_zeros(evidence: Evidence, piece: Recipe) -> bool:
 
     The right zeros are set aside, or in other calls. So any mistake of the sign of x, the difference or the scale fits.
     """
-    others = []
-    for judged, seen in evidence.wrong:
-        assert judged.legal is not None
-        due, result = (values(seen.got.dtype, codes) for codes in (judged.legal.codes(0), seen.got.codes))
-        others.append(CheckedResult(seen.call, seen.got, seen.wrong & ~((due == 0) & (result == 0))))
+    others = [replace(seen, wrong=seen.wrong & ~_wrong_signs(judged, seen)) for judged, seen in evidence.wrong]
     if all(np.array_equal(seen.wrong, each.wrong) for (_, seen), each in zip(evidence.wrong, others, strict=True)):
         return False
     if not any(each.wrong.any() for each in others):
         return isinstance(piece, Stepwise) and piece.zero != "unsigned" and piece.subtraction != "negated"
     simpler = attribute.search(evidence.wrong[0][0].contract, others, wrong_only=True)
     return bool(simpler) and simpler[0] != piece
+
+
+def _wrong_zeros(evidence: Evidence, legal: Reading | None) -> Explained | None:
+    """The recipe of wrong values that are all zeros of the wrong sign, however few; None for others.
+
+    It says what is wrong, and not why.
+    """
+    contract = evidence.wrong[0][0].contract
+    if legal is None or contract.domain.family == "range":
+        return None
+    if not all(np.array_equal(seen.wrong, _wrong_signs(judged, seen)) for judged, seen in evidence.wrong):
+        return None
+    recipes = (
+        recipe
+        for recipe in (UNSIGNED, OtherSigns())
+        if all(attribute.gives(contract, seen.call, seen.got, recipe, seen.wrong) for _, seen in evidence.wrong)
+    )
+    return next((Explained(recipe, legal) for recipe in recipes), None)
+
+
+def _wrong_signs(judged: Judged, seen: CheckedResult) -> NDArray[np.bool_]:
+    """The mask of wrong values that are zeros of the wrong sign."""
+    assert judged.legal is not None
+    due, result = (values(seen.got.dtype, codes) for codes in (judged.legal.codes(0), seen.got.codes))
+    return np.asarray(seen.wrong & (due == 0) & (result == 0))
 
 
 def _in_pieces(evidence: Evidence, legal: Reading | None) -> Explained:
@@ -401,21 +431,31 @@ def _in_pieces(evidence: Evidence, legal: Reading | None) -> Explained:
     if not pieces:
         return Explained(None)
     if left.wrong:
-        pieces.append(Explained(None, None, left))
+        pieces.append(replace(_wrong_zeros(left, legal) or Explained(None), evidence=left))
     return replace(pieces[0], others=tuple(pieces[1:]))
 
 
 def _largest(evidence: Evidence, legal: Reading | None) -> tuple[Explained, Evidence] | None:
     """The recipe that gives most of the wrong values, and the evidence with the others only."""
     contract = evidence.wrong[0][0].contract
-    results = [replace(seen, places=_some(np.flatnonzero(seen.wrong))) for _, seen in evidence.wrong]
-    ranked = sorted(attribute.matching(contract, results), key=lambda each: -int(each[1].sum()))
-    recipes = [recipe for recipe, _ in ranked[:MOST_PIECES]]
+    telling = [seen.wrong & ~_wrong_signs(judged, seen) for judged, seen in evidence.wrong]
+    if not any(map(np.any, telling)):
+        telling = [seen.wrong for _, seen in evidence.wrong]
+    # Zeros of the wrong sign are the next piece: what gives them as well makes two mistakes.
+    results, are_wrong = [], []
+    for (_, seen), mask in zip(evidence.wrong, telling, strict=True):
+        places = np.concatenate([_some(np.flatnonzero(mask)), _some(np.flatnonzero(~seen.wrong))])
+        results.append(replace(seen, places=places))
+        are_wrong.append(mask.reshape(-1)[places])
+    is_wrong = np.concatenate(are_wrong)
+    found = attribute.matching(contract, results)
+    ranked = sorted(found, key=lambda each: (-int(each[1][is_wrong].sum()), -int(each[1].sum())))
+    recipes = [recipe for recipe, same in ranked[:MOST_PIECES] if same[is_wrong].any()]
     # The readings near an admitted one are too many to follow each mistake on all calls.
     most = max((seen for _, seen in evidence.wrong), key=lambda seen: int(seen.wrong.sum()))
     recipes += attribute.misreadings(contract, [replace(most, places=None)], near=True)[:MOST_PIECES]
-    for recipe in recipes:
-        own, others = _parted(evidence, recipe)
+    for recipe, part in product(recipes, (_parted, _parted_by_call)):
+        own, others = part(evidence, recipe)
         explains = sum(int(seen.wrong.sum()) for _, seen in own.wrong)
         whole = all(attribute.gives(contract, seen.call, seen.got, recipe) for _, seen in own.wrong)
         # Many recipes were tried, and each may give some values by luck.
@@ -463,6 +503,20 @@ def _parted(evidence: Evidence, recipe: Recipe) -> tuple[Evidence, Evidence]:
             if mask.any():
                 part.wrong.append((judged, replace(seen, wrong=mask, aside=aside | (seen.wrong & ~mask))))
                 part.measure(judged, seen.got, mask)
+    return own, others
+
+
+def _parted_by_call(evidence: Evidence, recipe: Recipe) -> tuple[Evidence, Evidence]:
+    """The evidence with the calls of which a recipe gives every value only, and with the others only.
+
+    In a call with another mistake, it may give infinities and zeros by luck.
+    """
+    right = [probe for probe in evidence.probes if not probe[1].wrong.any()]
+    own, others = (replace(evidence, others=None, wrong=[], probes=right, histogram=Counter()) for _ in range(2))
+    for judged, seen in evidence.wrong:
+        part = own if attribute.gives(judged.contract, seen.call, seen.got, recipe) else others
+        part.wrong.append((judged, seen))
+        part.measure(judged, seen.got, seen.wrong)
     return own, others
 
 

@@ -88,7 +88,7 @@ _MERGED = Rewrite(
 )
 
 
-ZEROED = Rewrite(_PREFIX + "zeros", "gives 0 whatever the operands")
+_ZEROED = Rewrite(_PREFIX + "zeros", "gives 0 whatever the operands")
 _SKIPPED_ZERO = Rewrite(_PREFIX + f"no-zero-point:{QUANTIZE}", f"takes the zero point of {QUANTIZE} as 0")
 
 _PARTS = {each.name: each.words for each in (_UNROUNDED, _EXPANDED, _FAKE_QUANTIZE, _SKIPPED_ZERO)}
@@ -128,7 +128,7 @@ def candidates(graph: Graph) -> Iterator[Candidate]:
         for way in WRONG_ROUNDINGS:
             yield Candidate(_rounded(way), graph, rounding=way)
     yield from _with_pair_added(graph, path)
-    yield from _with_zeros(graph)
+    yield from _with_zeros(graph, path)
 
 
 def _with(first: Rewrite, candidate: Candidate, **changes: Any) -> Candidate:
@@ -483,13 +483,20 @@ def _with_odd_results(graph: Graph, path: Sequence[Node]) -> Iterator[Candidate]
             yield Candidate(rewrite, replace(graph, nodes=tuple(nodes)), is_special=True)
 
 
-def _with_zeros(graph: Graph) -> Iterator[Candidate]:
+def _with_zeros(graph: Graph, path: Sequence[Node]) -> Iterator[Candidate]:
     """The graph with zeros for the result of the call's own operator, if another one changes values.
 
-    No result tells which operator before the change makes them.
+    No result tells which operator before the change makes them. QuantizeLinear gives its zero point for them.
     """
     if graph.changes_values:
-        yield Candidate(ZEROED, graph, "zeros", is_constant=True)
+        to = next((node.operator for node in path if node.operator in _COMPUTING and not _only_moves(node)), "")
+        named = _rewrite(f"zeros:{to}", f"gives 0 to {to} whatever the operands") if to else _ZEROED
+        yield Candidate(named, graph, "zeros", is_constant=True)
+
+
+def is_zeroed(name: str) -> bool:
+    """True for the name of a rewrite that gives zeros."""
+    return name.startswith(_ZEROED.name)
 
 
 def _is_typed(graph: Graph) -> bool:
@@ -507,6 +514,9 @@ def _is_typed(graph: Graph) -> bool:
 
 _ON_FLOATS = (QUANTIZE, "Relu", "Neg", "Abs", "Max", "Min", "Clip", "Mul", "MaxPool", "Where", "Cast", "Resize")
 """Operators that take no codes here."""
+
+_COMPUTING = (*_ON_FLOATS, DEQUANTIZE, "ArgMax", "LeakyRelu", "MatMul")
+"""Operators that may give another value than 0 for 0, or lead to one."""
 
 
 # -- evaluation --------------------------------------------------------------------------------------------
