@@ -408,6 +408,16 @@ def test_a_zero_point_and_its_product_are_cast_by_the_last_bit() -> None:
     assert compare(reading, operands) == 1
 
 
+def test_operands_are_cast_by_the_last_bit() -> None:
+    """600 stays, and 523 becomes 520: the difference is 80. The usual casts give 524 and 76."""
+    codes = {role: np.array([number], np.int16).view(np.uint16) for role, number in (("x", 600), ("zero_point", 523))}
+    types = {"x": "int16", "zero_point": "int16", "scale": "float32"}
+    operands = Operands({**codes, "scale": encode("float32", np.array([0.5]))}, types, "float32", (1,))
+    reading = Stepwise("cast-last-bit")
+    assert exact.decode("float32", int(reading.evaluate(operands)[0])) == 40
+    assert compare(reading, operands) == 1
+
+
 def test_a_cast_by_the_last_bit_truncates_even_numbers_and_rounds_odd_ones() -> None:
     """The rest of a gap decides with an odd number only."""
     numbers = np.array([1 + 0.9 * 2**-7, 1 + 1.5 * 2**-7, 1 + 1.4 * 2**-7, np.inf])

@@ -55,6 +55,8 @@ def by_stages(reading: Any, triple: TypedTriple) -> int:
             each if isinstance(each, str) else limited(rounded("float16", each), LARGEST["float16"])
             for each in (x, zero_point)
         )
+    if reading.subtraction == "cast-last-bit":
+        x, zero_point = (decode("bfloat16", by_last_bit(each)) for each in (x, zero_point))
     float_x, float_zero_point = (
         name.startswith(("float", "bfloat")) for name in (triple.x_dtype, triple.zero_point_dtype)
     )

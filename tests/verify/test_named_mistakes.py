@@ -17,13 +17,14 @@ from xverify.arithmetic import indexing, range_lattice
 from xverify.arithmetic.reading import Reading
 from xverify.arithmetic.readings import EXACT, Stepwise
 from xverify.contracts.model import Contract
-from xverify.core.call import Attribute, Call
+from xverify.core.call import Attribute, Call, Tensor
 from xverify.core.dtypes import tensor
 from xverify.strategies import build
 from xverify.strategies.structures import Linear
 from xverify.verify.attribute import Misread, named
 from xverify.verify.departures import departures, in_words
 from xverify.verify.findings import Discrepancy
+from xverify.verify.graph_recipes import explain_by_recipe
 from xverify.verify.tally import Tally
 from xverify.verify.verdicts import judge
 
@@ -170,6 +171,7 @@ def test_each_call_of_a_cell_may_show_another_mistake() -> None:
     assert titles == [
         "reads a scale of 16 bits as float32, past the end of its memory",
         "reads the parameters as if their memory were contiguous and gives 0 instead of -0",
+        "gives 0 instead of -0",
     ]
 
 
@@ -205,3 +207,23 @@ def test_a_clamp_is_named_beside_zeros_of_the_wrong_sign() -> None:
         "takes the largest finite number for what overflows and for NaN",
         "gives zeros of the wrong sign",
     ]
+
+
+def test_operands_that_are_cast_by_their_last_bit_are_named_alone_and_in_a_graph() -> None:
+    """A call in a graph shows it, too, if the graph is computed in bfloat16."""
+    rng = np.random.default_rng(3)
+    cast, asked = Stepwise("cast-last-bit"), []
+    for size in (60, 90, 40):
+        tensors = {"x": tensor("int16", rng.integers(-(2**15), 2**15, size)), "zero_point": tensor("int16", 23660)}
+        tensors["scale"] = tensor("float32", rng.random() + 0.5)
+        asked.append(Call(HALVES.id, tensors, {"output_dtype": "bfloat16"}))
+    (each,) = found(HALVES, follows(HALVES, cast), asked)
+    truncates = "truncates even numbers in the cast of x and the zero point to bfloat16"
+    assert words(HALVES, asked[0], each) == truncates
+    graph = replace(asked[0], attributes={}, around=("y>neg:0",))
+    operands = HALVES.operands(graph)
+    codes = Stepwise("cast-last-bit", precision="bfloat16").evaluate(operands) ^ np.uint32(1 << 31)
+    by = explain_by_recipe(HALVES, graph, Tensor("float32", codes))
+    assert by is not None
+    listed = in_words(departures(by.recipe, HALVES.readings(graph), operands))
+    assert listed == f"{truncates} and rounds the product to bfloat16 first"

@@ -179,7 +179,7 @@ def _with_float_zero_point(reading: StageOptions, types: Types) -> StageOptions:
         scale_cast=resolved(reading.scale_cast, out),
         precision=resolved(reading.precision, out),
     )
-    where = result.subtraction.removeprefix("operands-")
+    where = "bfloat16" if result.subtraction == "cast-last-bit" else result.subtraction.removeprefix("operands-")
     if where != result.subtraction and _holds_operands(where, types):
         result = replace(result, subtraction="exact")
     result = _simpler_flushing(_simpler_scale_cast(result, types), types)
@@ -271,6 +271,9 @@ def _simpler_subtraction(subtraction: Any, types: Types) -> Any:
         if not all(_within_float16(dtype) for dtype in (types.x, types.zero_point or types.x)):
             return subtraction
         return _simpler_subtraction("operands-float16", types)
+    if kind == "cast":
+        wide = max(_significant(types.x), _significant(types.zero_point)) > _PRECISION["bfloat16"]
+        return subtraction if wide else "exact"
     if kind == "zero":  # The zero point is a whole number already, or a number of a small float, which stays.
         return "exact"
     if kind == "operands":
@@ -311,7 +314,7 @@ def _difference_ends(subtraction: str, types: Types) -> tuple[int, int]:
 
 def _difference_bits(subtraction: str, types: Types) -> int:
     """Largest number of significant bits of a difference."""
-    if subtraction.startswith(("operands", "limited")):
+    if subtraction.startswith(("operands", "limited", "cast")):
         return 64
     if types.x not in INTEGERS and (not types.zero_point or subtraction == "ignored"):
         return _OPERAND_BITS

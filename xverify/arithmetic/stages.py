@@ -37,6 +37,7 @@ Subtraction = Literal[
     "exact", "operands-output", "operands-float32", "operands-float16", "operands-bfloat16", "operands-float64",
     "zero-point-rounded", "zero-point-truncated",
     "wrap-x", "wrap-unsigned", "wrap-int32", "saturate-x", "saturate-int32", "ignored", "negated", "limited-float16",
+    "cast-last-bit",
 ]  # fmt: skip
 Difference = Literal["exact", "float32", "output", "float16", "bfloat16"]
 ScaleCast = Literal["none", "output", "float32", "float16", "bfloat16", "last-bit"]
@@ -73,6 +74,7 @@ _SUBTRACTION: dict[Subtraction, str] = {
     "ignored": "ignores the zero point",
     "negated": "adds 0 - zero point, which loses the sign of -0 - 0",
     "limited-float16": "casts x and the zero point to float16 with the largest number for what overflows and subtracts",
+    "cast-last-bit": "casts x and the zero point to bfloat16 by half of the last kept bit and subtracts",
 }
 _FINAL: dict[Final, str] = {
     "nearest": "",
@@ -271,6 +273,8 @@ def operands_of(triples: Triples, subtraction: str) -> tuple[F64, F64]:
         )
         x, zero_point = rounded
         return x, zero_point
+    if subtraction == "cast-last-bit":
+        x, zero_point = _by_last_bit(x), _by_last_bit(zero_point)
     if subtraction.startswith("operands-") and subtraction != "operands-float64":
         dtype = resolved(subtraction, triples.out).removeprefix("operands-")
         x, zero_point = to_dtype(x, dtype), to_dtype(zero_point, dtype)

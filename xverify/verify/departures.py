@@ -99,6 +99,7 @@ _SUBTRACTIONS: Mapping[str, str] = {
     "ignored": "takes the zero point as 0",
     "negated": "gives 0 instead of -0 for x - zero point",
     "limited-float16": "casts x and the zero point to float16, with 65504 for what overflows",
+    "cast-last-bit": "truncates even numbers in the cast of x and the zero point to bfloat16",
 }
 _OPERATIONS: Mapping[str, str] = {
     "multiply": "multiplies by the scale",

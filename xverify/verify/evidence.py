@@ -497,13 +497,20 @@ def _parted(evidence: Evidence, recipe: Recipe) -> tuple[Evidence, Evidence]:
     own, others = (replace(evidence, others=None, wrong=[], probes=right, histogram=Counter()) for _ in range(2))
     for judged, seen in evidence.wrong:
         codes = attribute.codes_of(judged.contract, judged.call, recipe)
-        same = canonical(seen.got.codes, seen.got.dtype) == codes
+        same = (canonical(seen.got.codes, seen.got.dtype) == codes) & _can_happen(judged, recipe)
         aside = np.zeros(seen.wrong.shape, np.bool_) if seen.aside is None else seen.aside
         for part, mask in ((own, seen.wrong & same), (others, seen.wrong & ~same)):
             if mask.any():
                 part.wrong.append((judged, replace(seen, wrong=mask, aside=aside | (seen.wrong & ~mask))))
                 part.measure(judged, seen.got, mask)
     return own, others
+
+
+def _can_happen(judged: Judged, recipe: Recipe) -> bool:
+    """True if a recipe has no indexing mistake, or one that changes an operand of the call."""
+    if not isinstance(recipe, Misread):
+        return True
+    return recipe.mistake.operands(judged.call, judged.contract.operands(judged.call)) is not None
 
 
 def _parted_by_call(evidence: Evidence, recipe: Recipe) -> tuple[Evidence, Evidence]:
@@ -514,7 +521,8 @@ def _parted_by_call(evidence: Evidence, recipe: Recipe) -> tuple[Evidence, Evide
     right = [probe for probe in evidence.probes if not probe[1].wrong.any()]
     own, others = (replace(evidence, others=None, wrong=[], probes=right, histogram=Counter()) for _ in range(2))
     for judged, seen in evidence.wrong:
-        part = own if attribute.gives(judged.contract, seen.call, seen.got, recipe) else others
+        given = _can_happen(judged, recipe) and attribute.gives(judged.contract, seen.call, seen.got, recipe)
+        part = own if given else others
         part.wrong.append((judged, seen))
         part.measure(judged, seen.got, seen.wrong)
     return own, others
