@@ -293,3 +293,17 @@ def test_a_graph_that_is_wrong_where_its_operator_is_blames_nobody_else() -> Non
     assert differs_where_wrong(EDITION, made, Tensor(due.dtype, noise), odd, wrong)
     assert not follows(EDITION, made, Tensor(due.dtype, noise), odd)
     assert not differs_where_wrong(EDITION, made, Tensor(due.dtype, noise + np.uint32(1)), odd, wrong)
+
+
+def test_a_pair_before_another_operator_is_computed_as_fake_quantize() -> None:
+    """The call's own operator is the second of the pair, so that x is no tensor of the rewritten graph."""
+    made = of_types("uint8", np.arange(256), "float32", 0.78, "x<quantize:0", "y>neg:0")
+    made = replace(made, tensors={**made.tensors, "zero_point": tensor("uint8", 34)})
+    operand = surround(made).inputs["x_1"]
+    low, high = (np.float32(0.78) * np.float32(end - 34) for end in (0, 255))
+    y, steps = np.float32(values(operand.dtype, operand.codes)), np.float32(255)
+    result = np.rint((y - low) / (high - low) * steps) / steps * (high - low) + low
+    result = np.where(y <= low, low, np.where(y > high, high, result))
+    words = "computes QuantizeLinear from the ends of its range, as FakeQuantize does"
+    assert explained(made, "float32", -result) == words
+    assert explained(made, "float32", -np.nextafter(result, np.float32(np.inf))) == ""

@@ -202,7 +202,10 @@ def _is_affine(call: Call) -> bool:
 
 
 def _by_fake_quantize(graph: Graph, path: Sequence[Node]) -> Iterator[Candidate]:
-    """The graph with OpenVINO's FakeQuantize for QuantizeLinear, or also for a DequantizeLinear after it."""
+    """The graph with OpenVINO's FakeQuantize for QuantizeLinear, or also for a DequantizeLinear after it.
+
+    The call's own operator may be that DequantizeLinear.
+    """
     quantizing = [node for node in path if node.operator == QUANTIZE]
     for is_fused, is_clamped in product((True, False), (False, True)) if quantizing else ():
         nodes, constants = list(graph.nodes), dict(graph.constants)
@@ -217,6 +220,15 @@ def _by_fake_quantize(graph: Graph, path: Sequence[Node]) -> Iterator[Candidate]
             else:
                 nodes[index] = replace(node, operator=WITHIN_RANGE, inputs=inputs, attributes=attributes)
         yield Candidate(_FAKE_QUANTIZE, replace(graph, nodes=tuple(nodes), constants=constants))
+    before, own = graph.nodes[0], _own(graph)
+    if before.operator == QUANTIZE and before.output == own.inputs[0]:
+        constants = dict(graph.constants)
+        inputs, later = (_with_zero_point(graph, node, _lone(graph).data.dtype, constants) for node in (before, own))
+        for is_clamped in (False, True):
+            attributes = {**own.attributes, CLAMPED: int(is_clamped)}
+            node = replace(own, operator=WITHIN_RANGE, inputs=(*inputs, *later[1:]), attributes=attributes)
+            made = replace(graph, nodes=(node, *graph.nodes[graph.nodes.index(own) + 1 :]), constants=constants)
+            yield Candidate(_FAKE_QUANTIZE, made)
 
 
 def _with_zero_point(graph: Graph, node: Node, dtype: str, constants: dict[str, Tensor]) -> tuple[str, ...]:
