@@ -307,3 +307,18 @@ def test_a_pair_before_another_operator_is_computed_as_fake_quantize() -> None:
     words = "computes QuantizeLinear from the ends of its range, as FakeQuantize does"
     assert explained(made, "float32", -result) == words
     assert explained(made, "float32", -np.nextafter(result, np.float32(np.inf))) == ""
+
+
+def test_an_unrounded_result_of_a_scale_that_the_text_casts_is_named() -> None:
+    """The edition admits that the scale is cast to output_dtype, and no product that is not."""
+    edition, scale, numbers = contracts.get("ai.onnx/DequantizeLinear-24"), np.float16(0.02046), np.arange(8, 256)
+    made = of_types("uint8", numbers, "float16", float(scale), "y>quantize:2040")
+    made = replace(made, contract=edition.id, attributes={"output_dtype": "bfloat16"})
+    constants, quantizing = surround(made).constants, surround(made).nodes[-1]
+    step, zero = (np.float32(values(t.dtype, t.codes)) for t in map(constants.__getitem__, quantizing.inputs[1:]))
+    cast = np.float32(values("bfloat16", tensor("bfloat16", scale).codes))
+    codes = np.clip(np.rint(np.float32(numbers) * cast / step) + zero, 0, 255)
+    rewrite = explain(edition, made, tensor("uint8", codes))
+    assert rewrite is not None
+    assert rewrite.words == "does not round the result to its type before it goes on"
+    assert explain(edition, made, tensor("uint8", codes + (numbers == 20))) is None

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from xverify.arithmetic.readings import EXACT, FLOAT32, by_name
+from xverify.arithmetic.readings import EXACT, FLOAT32, Stepwise, by_name
 from xverify.contracts.model import Contract
 from xverify.contracts.quantize import quantized_dtype
 from xverify.core.call import Call, Tensor, code_dtype
@@ -566,9 +566,14 @@ def _pooled(contract: Contract, candidate: Candidate) -> Values:
 
 
 def _unrounded(contract: Contract, candidate: Candidate) -> Values:
-    """The call's result in float32."""
-    operands = replace(contract.operands(_lone(candidate.graph)), output_dtype="float32")
-    codes = np.stack([np.asarray(reading.evaluate(operands)).reshape(operands.shape) for reading in (EXACT, FLOAT32)])
+    """The call's result in float32. The scale may have the output type if the text admits that."""
+    call = _lone(candidate.graph)
+    right = contract.operands(call)
+    operands = replace(right, output_dtype="float32")
+    casts = any(isinstance(each, Stepwise) and each.scale_cast == "output" for each in contract.readings(call))
+    cast_scale = by_name(f"scale-{right.output_dtype}")
+    readings = (EXACT, FLOAT32, cast_scale) if casts else (EXACT, FLOAT32)
+    codes = np.stack([np.asarray(reading.evaluate(operands)).reshape(operands.shape) for reading in readings])
     return united("float32", codes, np.zeros(operands.shape, np.bool_))
 
 
