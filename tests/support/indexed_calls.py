@@ -151,6 +151,12 @@ def of_first_slice(p: Param, where: Where) -> int | None:
     )
 
 
+def in_blocks_of_rows(p: Param, where: Where) -> int | None:
+    block = prod(p.shape) // len(p.flat)
+    before = p.position((*where[:-1], 0)) // block
+    return None if p.block else p.in_memory(before + where[-1] // block)
+
+
 WRONG: dict[str, Wrong] = {
     "as-per-tensor": lambda p, w: p.flat[0],
     "last-axis": along_another(lambda p: p.rank - 1),
@@ -179,6 +185,7 @@ WRONG: dict[str, Wrong] = {
     "first-slice": of_first_slice,
     "flat-position-modulo-count": lambda p, w: p.flat[p.position(w) % len(p.flat)],
     "flat-chunks": lambda p, w: p.in_memory(p.position(w) // (prod(p.shape) // len(p.flat))),
+    "row-chunks": in_blocks_of_rows,
 }
 
 

@@ -184,6 +184,19 @@ def _flat_chunks(placement: Placement) -> Codes:
     return placement.flat(np.arange(prod(placement.shape)) // values_each)
 
 
+def _row_chunks(placement: Placement) -> Codes | None:
+    """The elements of a parameter per axis, as if it had blocks along the last axis of x.
+
+    Each row begins with a block of its own, and its number is rounded down.
+    """
+    if placement.blocked:
+        return None
+    last = placement.shape[-1]
+    block = max(prod(placement.shape) // placement.codes.size, 1)
+    row, column = np.ogrid[: prod(placement.shape[:-1]), :last]
+    return placement.flat((row * last // block + column // block).reshape(-1))
+
+
 def _flat_blocks(placement: Placement) -> Codes | None:
     return placement.flat(np.arange(prod(placement.shape)) // placement.block) if placement.blocked else None
 
@@ -225,6 +238,7 @@ _MEMORY: tuple[tuple[str, str, Gather], ...] = (
     ("first-slice", "takes the blocks' parameters of the first row along the axis for all rows", _first_slice),
     ("flat-position-modulo-count", "takes the parameters by the position in x modulo their number", _flat_modulo),
     ("flat-chunks", "divides x into as many runs in memory as there are parameters", _flat_chunks),
+    ("row-chunks", "takes the parameters of an axis as those of blocks along the last axis", _row_chunks),
 )
 
 GATHERS: tuple[tuple[str, str, Gather], ...] = (
