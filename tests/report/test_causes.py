@@ -197,6 +197,8 @@ def test_a_sentence_that_no_implementation_follows_is_one_cause_in_the_text() ->
         (finding("violation", "a", recipe="a", max_ulp=-1), Severity.WRONG),
         (finding("mixed", "a", recipe="a"), Severity.OPEN),
         (finding("wrongly-rejected", "integer:ValueError"), Severity.REFUSES),
+        (finding("nondeterministic", "threads=8"), Severity.WRONG),
+        (finding("nondeterministic", "kernels=own:answers"), Severity.REFUSES),
         (finding("wrongly-accepted", "axis-range"), Severity.NO_VALIDATION),
     ],
 )
