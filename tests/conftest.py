@@ -38,7 +38,7 @@ def pytest_pyfunc_call() -> Generator[None, Any, Any]:
 
 @pytest.fixture(scope="session", autouse=True)
 def small_steps() -> Iterator[None]:
-    """Gates in this process make small calls in place of the largest ones, which cost more than all others.
+    """Make gates in this process send small calls in place of the largest ones, which cost most.
 
     `tests/gate/test_largest.py` tests the real sizes.
     """
