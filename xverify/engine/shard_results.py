@@ -40,7 +40,11 @@ def sessions_of(options: Options) -> list[Options]:
     weights = {contract.id: dividing.weight(contract) for contract in options.contracts}
     shard = options.shard or Shard(1, 1)
     listed = dividing.parts(weights, options.cases, shard.count, options.most_cases)
-    grouped = dividing.sessions(dividing.divided(listed, weights, shard))
+    answering = {
+        contract.id: [oracle.name for oracle in options.oracles if answers(oracle, contract.asked_as)]
+        for contract in options.contracts
+    }
+    grouped = dividing.sessions(dividing.divided(listed, weights, shard, answering, options.budget))
     if not grouped:
         return [replace(options, contracts=(), oracles=(), run_contracts=options.contracts)]
     by_session = [{part.contract: part for part in group} for group in grouped]
