@@ -89,6 +89,7 @@ def digest_of(options: Options) -> str:
         cases=options.cases,
         budget=options.budget if options.cases is None else None,
         most_cases=options.most_cases,
+        division=(dividing.CASES_OF_START, dividing.CASES_PER_SECOND),
         count=options.shard.count if options.shard else 1,
     )
 
