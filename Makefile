@@ -5,7 +5,8 @@ READY := .venv/.ready
 BUDGET ?= 60s
 SUB_BYTE := float6_e2m3fn,float6_e3m2fn,int4,uint4,float4_e2m1fn,int2,uint2
 
-.PHONY: setup lint format docs wheel test test-slow test-all gate gate-numba gate-cuda-on-cpu nvrtc sweep findings bench detection vectors-detection alarms mutants frozen clean
+.PHONY: setup lint format docs wheel test test-slow test-wheel gate gate-numba gate-numba-some gate-cuda-on-cpu
+.PHONY: gate-cuda-some nightly nvrtc sweep findings bench detection vectors-detection alarms mutants frozen clean
 
 # -- set-up ---------------------------------------------------------------------------------------------------
 
@@ -43,34 +44,54 @@ wheel: setup
 
 # Tests of one file run in one process, so that they share reports, walks and workers with frameworks.
 # Tests start hundreds of processes. These must not compile our modules again each time, so bytecode is written.
-# Tests of compiled kernels take a minute longer where Numba's cache is empty; `make gate-numba` fills most of it.
-test test-slow test-all: export PYTHONDONTWRITEBYTECODE =
+# Tests of compiled kernels take a minute longer where Numba's cache is empty.
+test test-slow test-wheel: export PYTHONDONTWRITEBYTECODE =
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 test: setup
 	$(PYTEST)
 
-# Tests marked slow: all flawed kernels under the gate, all scales, tensors larger than the caches.
+# Tests marked slow: all flawed kernels under the gate, all scales, tensors larger than the caches, fifty kills.
 test-slow: setup
 	$(PYTEST) -m slow
 
-# Both in one run, so that tests are collected once.
-test-all: setup
-	$(PYTEST) -m 'slow or not slow'
+# The wheel, built and installed into a fresh environment.
+test-wheel: setup
+	$(BIN)/python -m pytest -m slow tests/docs/test_wheel.py
 
 # The in-house kernel under the gate: the whole domain, then packed codes of fewer than 8 bits.
 gate: setup
 	$(BIN)/xverify gate --contract '*' --walk-only --budget 300s
 	$(BIN)/xverify gate --kernel xverify-numpy:packed --x-dtypes $(SUB_BYTE) --walk-only --budget 300s
 
-# The same gates for the loops that Numba compiles. Most of the time is Numba's, where its cache is empty.
+# The Numba and CUDA kernels under the gate, on types and editions that meet each of their loops. `make nightly` takes the whole
+# domain. The CUDA kernels need no card: their source is compiled as C++ and runs one thread after the other.
+SOME_TYPES := --x-dtypes uint8,int32,float8_e4m3fn --scale-dtypes float32,float16
+SOME_EDITIONS := --contract 'onednn/DynamicDequantize-1@divide' --contract tensorflow/Dequantize@installed
+gate-numba-some: setup
+	$(BIN)/xverify gate --kernel xverify-numba $(SOME_TYPES) --walk-only --budget 300s
+	$(BIN)/xverify gate --kernel xverify-numba $(SOME_EDITIONS) --walk-only --budget 300s
+	$(BIN)/xverify gate --kernel xverify-numba:packed --x-dtypes int4 --scale-dtypes float32 --walk-only --budget 300s
+
+gate-cuda-some gate-cuda-on-cpu: export PYTHONPATH = tests/support/cuda_without_card
+gate-cuda-some: setup
+	$(BIN)/xverify gate --kernel xverify-cuda $(SOME_TYPES) --walk-only --budget 300s
+	$(BIN)/xverify gate --kernel xverify-cuda $(SOME_EDITIONS) --walk-only --budget 300s
+	$(BIN)/xverify gate --kernel xverify-cuda:packed --x-dtypes int4 --scale-dtypes float32 --walk-only --budget 300s
+
+# -- checks of every night: the whole domain of each kernel, and the slow tests. 2 cores take about 20 minutes ------
+
+# One after the other, and all of them, also after a failure.
+nightly:
+	$(MAKE) --keep-going --jobs 1 gate-numba gate-cuda-on-cpu test-slow
+
+# Most of the time is Numba's, where its cache is empty.
 gate-numba: setup
 	$(BIN)/xverify gate --kernel xverify-numba --contract '*' --walk-only --budget 1000s
 	$(BIN)/xverify gate --kernel xverify-numba:packed --x-dtypes $(SUB_BYTE) --walk-only --budget 1000s
 
-# The same gates for the CUDA kernels, without a card. Their source is compiled as C++ and runs one thread after the other.
 gate-cuda-on-cpu: setup
-	PYTHONPATH=tests/support/cuda_without_card $(BIN)/xverify gate --kernel xverify-cuda --contract '*' --walk-only --budget 500s
-	PYTHONPATH=tests/support/cuda_without_card $(BIN)/xverify gate --kernel xverify-cuda:packed --x-dtypes $(SUB_BYTE) --walk-only --budget 400s
+	$(BIN)/xverify gate --kernel xverify-cuda --contract '*' --walk-only --budget 500s
+	$(BIN)/xverify gate --kernel xverify-cuda:packed --x-dtypes $(SUB_BYTE) --walk-only --budget 400s
 
 # Record in DIR the behaviour that a refactoring must not change, and compare it with an earlier record, BEFORE.
 DIR ?= build/frozen

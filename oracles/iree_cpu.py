@@ -40,6 +40,10 @@ ORACLES = (
         surrounded=(Path(GRAPH, 0.02),),
         varies=tuple(Setting("isa", isa, (isa,)) for isa in ("generic", "x86-64-v3", "x86-64-v4")),
         timing=Timing("#882255", ">"),
+        releases=tuple(
+            ("3.%d.*" % minor, "IREE 3.%d, %s" % (minor, month))
+            for minor, month in ((9, "2025-11"), (10, "2026-02"), (11, "2026-03"), (12, "2026-10"), (13, "2026-10"))
+        ),
     ),
 )
 

@@ -37,6 +37,14 @@ ORACLES = (
             Setting("threads", "4", environment=(("OMP_NUM_THREADS", "4"),)),
         ),
         timing=Timing("#117733", "*", environment=(("OMP_NUM_THREADS", "{threads}"),)),
+        releases=(
+            ("0.18.*", "torchao 0.18, 2026-08"),
+            ("0.17.*", "torchao 0.17, 2026-03"),
+            ("0.16.*", "torchao 0.16, 2026-02"),
+            ("0.15.*", "torchao 0.15, 2025-12"),
+            ("0.14.*", "torchao 0.14, 2025-10"),
+            ("0.13.*", "torchao 0.13, 2025-09"),
+        ),
     ),
 )
 

@@ -36,6 +36,17 @@ def pytest_pyfunc_call() -> Generator[None, Any, Any]:
         raise
 
 
+@pytest.fixture(scope="session", autouse=True)
+def small_steps() -> Iterator[None]:
+    """Make gates in this process send small calls in place of the largest ones, which cost most.
+
+    `tests/gate/test_largest.py` tests the real sizes.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("xverify.gate.largest.STEPS", tuple(8192 * step + 27 for step in (1, 2, 4)))
+        yield
+
+
 @pytest.fixture
 def cupy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
     """The fake CuPy. Blocks have 3 threads, so that small tensors take several blocks."""

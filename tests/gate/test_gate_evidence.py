@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from detection import KERNELS
-from flawed_kernels.table import ALMOST_NOTHING, AlmostNothing
+from flawed_kernels.table import ALMOST_NOTHING, SOUND, AlmostNothing, Sound
 
 from xverify import contracts, dequantize_linear
 from xverify.contracts.model import Cell, Contract
@@ -116,14 +116,14 @@ def only(condition: Callable[[Any, Any], bool]) -> Callable[..., Any]:
     return kernel
 
 
-def gated(kernel: Callable[..., Any], folder: Path, *within: tuple[str, ...]) -> dict[str, Any]:
+def gated(kernel: Callable[..., Any], folder: Path, *within: tuple[str, ...], contract: str = NEWEST) -> dict[str, Any]:
     """The report of the walk of one kernel in this process."""
-    text = contracts.get(NEWEST)
+    text = contracts.get(contract)
     domain = narrowed(text.domain, *within)
     return gate(
         GateOptions(
             kernel=replace(USERS, name="kernel", module="", version="in this process"), contracts=(text,),
-            directory=folder, run_id="run", command="", shrink=False, draw=nothing_more, within={NEWEST: domain},
+            directory=folder, run_id="run", command="", shrink=False, draw=nothing_more, within={text.id: domain},
             worker=lambda oracle, directory, *, bell, **_: InProcessWorker(kernel, fenv.current(), bell=bell),
         ),
         lambda event: None,
@@ -134,17 +134,17 @@ DOMAIN = (("int8",), ("float32",), ("per_tensor",))
 
 
 @pytest.fixture(scope="module")
-def small_calls() -> dict[tuple[str, int], list[list[Case]]]:
-    """The cheap calls of the walks, by domain and turn."""
+def small_calls() -> dict[tuple[str, str, int], list[list[Case]]]:
+    """The cheap calls of the walks, by edition, domain and turn."""
     return {}
 
 
 @pytest.fixture(autouse=True)
-def walk_of_small_calls(monkeypatch: pytest.MonkeyPatch, small_calls: dict[tuple[str, int], list[list[Case]]]):
+def walk_of_small_calls(monkeypatch: pytest.MonkeyPatch, small_calls: dict[tuple[str, str, int], list[list[Case]]]):
     """Make each walk once for all gates, with its cheap calls only."""
 
     def walk(contract: Contract, scope: Scope, seed: int, turn: int = 0, *_: object) -> Iterator[list[Case]]:
-        key = repr(scope), turn
+        key = contract.id, repr(scope), turn
         if key not in small_calls:
             batches = walk_batches(contract, scope, seed, turn)
             small_calls[key] = [[case for case in batch if _is_cheap(case)] for batch in batches]
@@ -175,6 +175,19 @@ def test_a_kernel_of_one_rank_passes_and_one_of_short_vectors_does_not(tmp_path:
     groups = short["gate"]["evidence"]["lacking"]
     assert "no answered call has more than 64 elements" in [group["missing"] for group in groups]
     assert decision.lacking(short)[0].startswith(f"no evidence in {groups[0]['cells']} cells ({groups[0]['where']}): ")
+
+
+@pytest.mark.parametrize(
+    "kernel", [kernel for kernel in SOUND if kernel.target.startswith("sound.py:")], ids=lambda kernel: kernel.target
+)
+def test_a_sound_kernel_passes(kernel: Sound, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """One kernel for each family of editions."""
+    monkeypatch.syspath_prepend(KERNELS)
+    text = contracts.get(kernel.contract)
+    within = ("int8",), tuple(text.domain.scale_dtypes[:1]), text.domain.granularities
+    made = gated(find_function(str(KERNELS / kernel.target)), tmp_path, *within, contract=kernel.contract)["gate"]
+    assert made["outcome"] == "pass", made["reason"]
+    assert made["calls"] > 100
 
 
 @pytest.mark.parametrize("kernel", ALMOST_NOTHING, ids=lambda kernel: kernel.name)

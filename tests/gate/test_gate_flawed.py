@@ -19,6 +19,7 @@ from xverify.core import fenv
 from xverify.engine.gate_plan import Scope, walk_batches
 from xverify.oracles.protocol import Oracle
 from xverify.oracles.python_target import find_function
+from xverify.strategies.large import STEPS
 from xverify.workers.case import Case
 from xverify.workers.in_process import InProcessWorker
 from xverify.workers.pool import AnyWorker
@@ -36,6 +37,7 @@ def one_walk_for_all(monkeypatch: pytest.MonkeyPatch, walks: dict):
         return copy(walks[key])
 
     monkeypatch.setattr("xverify.gate.gate.walk_batches", walk)
+    monkeypatch.setattr("xverify.gate.largest.STEPS", STEPS)  # some faults need the real sizes
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +72,7 @@ REPRESENTATIVES = (
     "subnormals_flushed", "address_aligned_down", "absent_zero_point_read", "upper_nibble_first",
     "later_blocks_alternate", "pitch_of_scale_ignored", "rows_above_65535_left_out",
 )  # fmt: skip
-"""Kernels that cover each file, verdict and contract. `make test-slow` takes all others."""
+"""Kernels that cover each file, verdict and contract. `make nightly` takes all others."""
 
 
 def marked(flawed: Flawed):

@@ -95,7 +95,11 @@ def test_ctrl_c_stops_the_steps(tmp_path: Path) -> None:
     stand_in.chmod(0o755)
     number = tmp_path / "pid"
     environment = {**os.environ, "PYTHON": str(stand_in), "PID": str(number)}
-    with subprocess.Popen(["bash", str(SCRIPT), str(tmp_path / "a folder")], env=environment) as process:
+    command = ["bash", str(SCRIPT), str(tmp_path / "a folder")]
+    # A job in the background of a shell ignores SIGINT, and so does what it starts.
+    with subprocess.Popen(
+        command, env=environment, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)
+    ) as process:
         while not number.exists() or not number.read_text().endswith("\n"):
             assert process.poll() is None
             time.sleep(0.05)

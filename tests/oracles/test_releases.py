@@ -20,6 +20,8 @@ TODAY = date(2026, 11, 27)
         ("onnxruntime", "1.17.3", "ONNX Runtime 1.17, 2024-01"),
         ("openvino", "2025.2.0", "OpenVINO 2025.2.0, 2025"),
         ("torch", "2.1.0+cpu", "PyTorch 2.1, 2023-10"),
+        ("iree", "3.13.0", "IREE 3.13, 2026-10"),
+        ("torchao", "0.18.0", "torchao 0.18, 2026-08"),
         ("torch", "1.9.0", ""),
         ("xverify-numpy", "0.1.0", ""),
     ],

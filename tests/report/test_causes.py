@@ -179,7 +179,8 @@ def test_a_sentence_that_no_implementation_follows_is_one_cause_in_the_text() ->
     ]
     (cause,) = grouped(findings, about)
     assert (cause.kind, cause.severity, len(cause.findings)) == ("text", Severity.OPEN, 4)
-    assert cause.title == "no implementation follows the sentence 'formula': each rounds the product to float16 first"
+    sentence = "no implementation follows the sentence 'formula' of ai.onnx/DequantizeLinear"
+    assert cause.title == f"{sentence}: each rounds the product to float16 first"
     followed = {name: {**clause, "follow": ["c"]} for name, clause in CLAUSES.items()}
     assert [c.kind for c in grouped(findings, Context(followed, {}, frozenset(), {}))] == ["values", "values"]
 
@@ -196,6 +197,8 @@ def test_a_sentence_that_no_implementation_follows_is_one_cause_in_the_text() ->
         (finding("violation", "a", recipe="a", max_ulp=-1), Severity.WRONG),
         (finding("mixed", "a", recipe="a"), Severity.OPEN),
         (finding("wrongly-rejected", "integer:ValueError"), Severity.REFUSES),
+        (finding("nondeterministic", "threads=8"), Severity.WRONG),
+        (finding("nondeterministic", "kernels=own:answers"), Severity.REFUSES),
         (finding("wrongly-accepted", "axis-range"), Severity.NO_VALIDATION),
     ],
 )

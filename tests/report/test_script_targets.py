@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -30,6 +31,8 @@ def kernel(body: str, before: str = "") -> str:
 def run(directory: Path, one: dict[str, Any], *arguments: str, at: Path | None = None) -> tuple[int, str]:
     path = directory / "reproduce.py"
     path.write_text(script_for(one), encoding="utf-8")
+    # Python takes a kernel that was replaced within the same second for the compiled one.
+    shutil.rmtree(directory / "__pycache__", ignore_errors=True)
     status, stdout, stderr = run_file(path, *arguments, at=at)
     assert "Traceback" not in stderr, stderr
     return status, stdout

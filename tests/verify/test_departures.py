@@ -48,6 +48,16 @@ def test_a_departure_names_both_options() -> None:
     assert (departure.stage, departure.actual, departure.due) == ("subtraction", "ignored", "exact")
 
 
+@pytest.mark.parametrize("name", ["scale-output", "operands-output"])
+def test_a_cast_to_the_output_type_is_one_mistake_for_all_output_types(name: str) -> None:
+    half, bfloat = (departures(by_name(name), (EXACT,), linear("int32", out)) for out in ("float16", "bfloat16"))
+    assert half
+    assert [(each.stage, each.actual, each.words) for each in half] == [
+        (each.stage, each.actual, each.words) for each in bfloat
+    ]
+    assert any(each.actual.endswith("output") for each in half)
+
+
 def test_a_mistake_comes_before_the_departures_of_its_reading() -> None:
     recipe = Misread(indexing.misindexing("as-per-tensor-zero-point"), FLOAT32)
     listed = departures(recipe, (EXACT,), linear("int32"))

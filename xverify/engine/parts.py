@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from xverify.contracts.model import Contract
@@ -18,6 +18,13 @@ from xverify.strategies.walk import scale_outputs
 
 MOST_CASES = 2000
 """The largest number of cases of a part. An edition with more cases is cut into slices, however many shards there are."""
+
+CASES_OF_START = 1000
+"""The number of cases that take as long as an implementation's start, the first calls of its planner, and the processes that
+confirm its deaths: 7 s for each of TensorFlow's implementations. Others take less."""
+
+CASES_PER_SECOND = 130
+"""The number of cases that one shard makes in a second of its budget, about."""
 
 
 @dataclass(frozen=True, order=True)
@@ -93,36 +100,49 @@ def parts(weights: Mapping[str, float], cases: int | None, count: int = 1, most:
     return listed
 
 
-def divided(listed: Sequence[Part], weights: Mapping[str, float], shard: Shard) -> list[Part]:
+def divided(
+    listed: Sequence[Part],
+    weights: Mapping[str, float],
+    shard: Shard,
+    answering: Mapping[str, Collection[str]],
+    seconds: float = 0.0,
+) -> list[Part]:
     """The parts of one shard, in the order of ``listed``.
 
-    The longest parts are given out first. Editions of one framework stay together while a shard has room, since each shard
-    starts every implementation that its editions need.
+    The longest parts are given out first. A shard that has started the implementations of a part takes it while it has room,
+    since each start costs time. So a shard that starts more has fewer cases.
 
     Args:
         listed: The parts of the run, see `parts`.
         weights: The weight of each edition of the run, by id.
+        answering: The names of the implementations that take calls of each edition, by id.
+        seconds: The budget of the run, if its parts have no number of cases.
     """
+    expected = CASES_PER_SECOND * seconds * shard.count / sum(weights.values()) if weights else 0.0
 
     def length(part: Part) -> float:
-        return part.cases if part.cases is not None else weights[part.contract] / part.slice.count
+        return part.cases if part.cases is not None else expected * weights[part.contract] / part.slice.count
 
     loads = [0.0] * shard.count
     numbers = [0] * shard.count
-    frameworks: list[set[str]] = [set() for _ in loads]
-    room = sum(map(length, listed)) / shard.count
+    started: list[set[str]] = [set() for _ in loads]
+    names = {name for part in listed for name in answering[part.contract]}
+    room = (sum(map(length, listed)) + CASES_OF_START * len(names)) / shard.count
     chosen = set()
     for index in sorted(range(len(listed)), key=lambda index: (-length(listed[index]), index)):
-        framework, more = listed[index].contract.partition("/")[0], length(listed[index])
+        part = listed[index]
 
-        def order(k: int, framework: str = framework, more: float = more) -> tuple[bool, float, int, int]:
-            fits = framework in frameworks[k] and loads[k] + more <= room
+        def load(k: int, part: Part = part) -> float:
+            return loads[k] + length(part) + CASES_OF_START * len({*answering[part.contract]} - started[k])
+
+        def order(k: int, part: Part = part) -> tuple[bool, float, int, int]:
+            fits = started[k].issuperset(answering[part.contract]) and load(k) <= room
             # The number of parts decides between equal loads, so that parts without cases spread too.
-            return not fits, loads[k], numbers[k], k
+            return not fits, load(k), numbers[k], k
 
         to = min(range(shard.count), key=order)
-        loads[to] += more
-        frameworks[to].add(framework)
+        loads[to] = load(to)
+        started[to] |= {*answering[part.contract]}
         numbers[to] += 1
         if to == shard.index - 1:
             chosen.add(index)

@@ -40,7 +40,11 @@ def sessions_of(options: Options) -> list[Options]:
     weights = {contract.id: dividing.weight(contract) for contract in options.contracts}
     shard = options.shard or Shard(1, 1)
     listed = dividing.parts(weights, options.cases, shard.count, options.most_cases)
-    grouped = dividing.sessions(dividing.divided(listed, weights, shard))
+    answering = {
+        contract.id: [oracle.name for oracle in options.oracles if answers(oracle, contract.asked_as)]
+        for contract in options.contracts
+    }
+    grouped = dividing.sessions(dividing.divided(listed, weights, shard, answering, options.budget))
     if not grouped:
         return [replace(options, contracts=(), oracles=(), run_contracts=options.contracts)]
     by_session = [{part.contract: part for part in group} for group in grouped]
@@ -85,6 +89,7 @@ def digest_of(options: Options) -> str:
         cases=options.cases,
         budget=options.budget if options.cases is None else None,
         most_cases=options.most_cases,
+        division=(dividing.CASES_OF_START, dividing.CASES_PER_SECOND),
         count=options.shard.count if options.shard else 1,
     )
 

@@ -157,8 +157,9 @@ def ask_for_evidence(run: RunState, kernel: str, domains: Mapping[str, Domain], 
         tallies = tallies_of(run, kernel)
         needed = {name: cells_of(run.contract(name), domain, tallies) for name, domain in domains.items()}
         ranks = learnt_ranks(run)
+        own = {name: {cell: tallies[cell] for cell in tallies if cell.contract == name} for name in needed}
         lacking = {
-            name: [cell for lack in lacks(tallies, cells, ranks) for cell in lack.cells]
+            name: [cell for lack in lacks(own[name], cells, ranks) for cell in lack.cells]
             for name, cells in needed.items()
         }
         if limit() or not any(lacking.values()):

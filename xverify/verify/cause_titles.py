@@ -133,7 +133,7 @@ def _of_text(key: CauseKey, first: Json) -> str:
         name = first["clause"].rpartition("/")[2]
         mistake = key.mistake.removeprefix("nobody:").rpartition(":")[0]
         words = _departure_words(mistake, [first]) or _recipe_words(first)
-        return f"no implementation follows the sentence {name!r}: each {words}"
+        return f"no implementation follows the sentence {name!r} of {key.family}: each {words}"
     return str(first["summary"])
 
 
@@ -141,8 +141,9 @@ def _of_open(key: CauseKey, first: Json) -> str:
     if key.mistake == FLUSHES:
         return "flushes subnormal numbers to zero, which no sentence of the text mentions"
     if key.mistake.startswith("left-open:"):
-        return f"the clause {first['clause'].rpartition('/')[2]!r} leaves calls open, and implementations differ there"
-    return str(first["summary"])
+        clause = first["clause"].rpartition("/")[2]
+        return f"the clause {clause!r} of {key.family} leaves calls open, and implementations differ there"
+    return str(first["summary"]).replace("the text admits", f"the text of {key.family} admits", 1)
 
 
 def kills_allowed_calls(finding: Json) -> bool:

@@ -16,6 +16,7 @@ from xverify.core.severity import Severity
 from xverify.core.verdict import Verdict
 from xverify.verify import cause_titles
 from xverify.verify.cause_keys import (
+    KINDS,
     TEXT,
     UNEXPLAINED,
     VALUES,
@@ -29,6 +30,7 @@ from xverify.verify.cause_keys import (
     region_in,
 )
 from xverify.verify.cause_titles import is_unconfirmed, some
+from xverify.verify.details import refuses_in_one_setting
 
 NOBODY = "nobody:"
 """The beginning of the mistake of a sentence that no implementation follows."""
@@ -226,6 +228,8 @@ def severity(key: CauseKey, group: Sequence[Json]) -> Severity:
         if all(finding["verdict"] == Verdict.MIXED for finding in group):
             return Severity.OPEN
         return Severity.WRONG if any(map(_by_a_factor, group)) else Severity.LAST_PLACES
+    if key.kind == KINDS[Verdict.NONDETERMINISTIC] and refuses_in_one_setting(key.mistake):
+        return Severity.REFUSES
     return {
         "unreadable": Severity.WRONG,
         "nondeterministic": Severity.WRONG,

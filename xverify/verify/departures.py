@@ -145,13 +145,14 @@ def _linear(recipe: Stepwise, due: Stepwise, types: Types) -> tuple[Departure, .
     subtraction, due_subtraction = resolved(mine.subtraction, out), resolved(right.subtraction, out)
     if subtraction != due_subtraction and subtraction.removeprefix("operands-") not in throughout:
         kind, _, dtype = subtraction.partition("-")
-        words = (
-            _SUBTRACTIONS["operands"].format(_type(dtype, out)) if kind == "operands" else _SUBTRACTIONS[subtraction]
-        )
-        listed.append(Departure("subtraction", subtraction, due_subtraction, words))
+        if kind == "operands":
+            words, option = _SUBTRACTIONS["operands"].format(_type(dtype, out)), f"operands-{_option(dtype, out)}"
+        else:
+            words, option = _SUBTRACTIONS[subtraction], subtraction
+        listed.append(Departure("subtraction", option, due_subtraction, words))
     if mine.scale_cast != right.scale_cast:
         words = "does not cast the scale" if mine.scale_cast == "none" else _cast("the scale", mine.scale_cast, out)
-        listed.append(Departure("scale_cast", mine.scale_cast, right.scale_cast, words))
+        listed.append(Departure("scale_cast", _option(mine.scale_cast, out), right.scale_cast, words))
     listed += _rounding(mine, right, throughout, out)
     tables: tuple[tuple[str, Mapping[str, str]], ...] = (
         ("operation", _OPERATIONS), ("final", _FINALS), ("subnormals", _FLUSHES), ("zero", _ZEROS),
@@ -182,25 +183,30 @@ def _rounding(mine: Stepwise, right: Stepwise, throughout: Sequence[str], out: s
         due = right.precision if right.difference == "exact" else f"{right.difference}, {right.precision}"
         stages = ("subtraction", "difference", "precision")
         options = sum(getattr(mine, stage) != getattr(right, stage) for stage in stages)
-        return [Departure("precision", kind, due, f"computes in {_type(kind, out)} throughout", options)]
+        return [Departure("precision", _option(kind, out), due, f"computes in {_type(kind, out)} throughout", options)]
     listed = []
     if mine.difference != right.difference:
         kept = mine.difference == "exact"
         words = "does not round the difference" if kept else f"rounds the difference to {_type(mine.difference, out)}"
-        listed.append(Departure("difference", mine.difference, right.difference, words))
+        listed.append(Departure("difference", _option(mine.difference, out), right.difference, words))
     same = _precision(mine, out) == _precision(right, out)
     if not same:
         product = {"multiply": "the product", "divide": "the quotient"}.get(mine.operation, "each step")
         words = f"rounds {product} to {_type(mine.precision, out)} first"
         if mine.precision == "once":
             words = f"rounds {product} once to the output type"
-        listed.append(Departure("precision", mine.precision, right.precision, words))
+        listed.append(Departure("precision", _option(mine.precision, out), right.precision, words))
     return listed
 
 
 def _precision(reading: Stepwise, out: str) -> str:
     """The type of the product; the output type for a single rounding."""
     return out if reading.precision == "once" else resolved(reading.precision, out)
+
+
+def _option(dtype: str, out: str) -> str:
+    """The token of a type in a departure. A cast to the output type is one mistake, whatever that type is."""
+    return "output" if _type(dtype, out) != dtype else dtype
 
 
 def _type(dtype: str, out: str) -> str:

@@ -9,7 +9,7 @@ translates it.
 |---|---|
 | crash, hang | ``allowed:values``, ``forbidden:CLAUSE:empty``, ``unspecified:CLAUSE:values``, ``out-of-memory`` |
 | memory | the worker's note: ``input-written`` |
-| nondeterministic | a note, a setting such as ``threads=8``, ``threads=8:refuses``, or nothing |
+| nondeterministic | a note, a setting such as ``threads=8``, ``threads=8:refuses``, ``threads=8:answers``, or nothing |
 | violation | RECIPE, ``partly:RECIPE``, ``types:X:OUTPUT``, ``graph:OPERATORS``, ``result-type:GOT:DUE``, ``result-shape`` |
 | mixed | RECIPE, ``types:X:OUTPUT``, ``equivalence:TWIN`` |
 | unreadable-result | the type of the result or the dtype of the array: ``NoneType``, ``object``, ``NoneType:forbidden`` |
@@ -51,6 +51,11 @@ def names_operators(detail: str) -> bool:
 def names_types(detail: str) -> bool:
     """True for what `types_detail` gives."""
     return detail.startswith("types:")
+
+
+def refuses_in_one_setting(detail: str) -> bool:
+    """True for the detail of calls that an implementation answers in one of two settings and refuses in the other."""
+    return detail.endswith((":answers", ":refuses"))
 
 
 def partly(recipe: str) -> str:
