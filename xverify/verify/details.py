@@ -54,7 +54,7 @@ def names_types(detail: str) -> bool:
 
 
 def refuses_in_one_setting(detail: str) -> bool:
-    """True for the detail of calls that an implementation answers in one of two settings and refuses in the other."""
+    """True for the detail of calls that an implementation refuses in one of two settings only."""
     return detail.endswith((":answers", ":refuses"))
 
 
