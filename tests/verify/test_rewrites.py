@@ -15,7 +15,7 @@ from xverify.core.surroundings import surround
 from xverify.verify.cause_keys import mistakes_of_rewrite
 from xverify.verify.graph_values import graph_legal
 from xverify.verify.legal import legal_set
-from xverify.verify.rewrites import differs_where_wrong, explain, follows, gives, without_changes
+from xverify.verify.rewrites import differs_where_wrong, explain, explanations, follows, gives, without_changes
 
 EDITION = contracts.get("ai.onnx/DequantizeLinear-21")
 
@@ -173,6 +173,17 @@ def test_one_wrong_value_explains_nothing_unless_another_graph_does() -> None:
     got = (np.float32(made.tensors["x"].codes) - 100) * np.float32(0.5)
     assert explained(made, "float32", got) == ""
     assert explained(made, "float32", got, ("graph:without:Relu",)) == "leaves out Relu"
+
+
+def test_a_rewrite_that_other_graphs_show_is_tried_first() -> None:
+    made, got = call("y>quantize:3"), result(call("y>quantize:0"))
+
+    def names(*known: str) -> list[str]:
+        return [each.rewrite.name for each in explanations(EDITION, made, got, known)]
+
+    assert len(every := names()) > 1
+    assert [names(name) for name in every] == [[name] for name in every]
+    assert names("graph:without:Relu") == every, "this graph does not show it"
 
 
 @pytest.mark.parametrize("words", ["rounds half up", "truncates"])

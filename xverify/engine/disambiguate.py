@@ -120,7 +120,7 @@ def _cells(state: RunState, settled: set[tuple[Subject, Cell]]) -> list[OpenCell
         and state.tally.judged_by[subject, cell.contract]
         and subject.name not in state.pool.failures
     ]
-    return sorted(cells, key=lambda entry: (entry[1], entry[0].label))
+    return sorted(cells, key=lambda entry: (entry[1].sort_key(), entry[0].label))
 
 
 def _questions(

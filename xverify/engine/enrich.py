@@ -57,7 +57,7 @@ def _poor(state: RunState) -> list[tuple[Subject, Cell, Judged]]:
         for (subject, cell), tally in state.tally.cells.items()
         if state.tally.judged_by[subject, cell.contract] and (shown := _shown(tally)) is not None
     ]
-    return sorted(cells, key=lambda entry: (entry[1], entry[0].label))
+    return sorted(cells, key=lambda entry: (entry[1].sort_key(), entry[0].label))
 
 
 def _shown(tally: CellTally) -> Judged | None:

@@ -74,17 +74,15 @@ def shrink_all(state: RunState, out_of_time: Callable[[], bool], grace: float = 
 def in_turn(state: RunState) -> list[Finding]:
     """Sort findings for shrinking.
 
-    New ones come before known ones. One death of each implementation comes first, then the finding of each cause whose
-    witness reports show. The order is then by urgency.
+    New ones come before known ones, and the finding of each cause whose witness reports show before the others. Of these, deaths
+    come first. The order is then by urgency.
     """
     findings = state.findings.sorted()
-    first_deaths = {f.key.subject: f for f in reversed(findings) if f.key.verdict in DEATHS}
     shown = shown_first(state)
 
     def order(finding: Finding) -> tuple[bool, bool, bool, int]:
-        is_first_death = first_deaths.get(finding.key.subject) is finding
-        urgency = finding.key.verdict.urgency
-        return finding.standing.state == "known", not is_first_death, finding.id not in shown, urgency
+        verdict, is_shown = finding.key.verdict, finding.id in shown
+        return finding.standing.state == "known", not is_shown, not (is_shown and verdict in DEATHS), verdict.urgency
 
     return sorted(findings, key=order)
 

@@ -275,7 +275,7 @@ def cell_to_json(cell: Cell) -> dict[str, str]:
 
 def _cells(state: RunState) -> list[dict[str, Any]]:
     rows = []
-    for (subject, cell), tally in sorted(state.tally.cells.items(), key=lambda item: (item[0][1], item[0][0].label)):
+    for (subject, cell), tally in state.tally.ordered():
         reading = [] if tally.wrong or not tally.answered else list(tally.alive or ())
         status = state.tally.status(subject, cell)
         rows.append(

@@ -78,17 +78,24 @@ def _subtracts(reading: Reading) -> bool:
 
 def _explains(cells: Sequence[Group], indices: Sequence[int]) -> dict[Reading, set[int]]:
     """The cells that each candidate explains, the simplest candidates first."""
+    # Cells of the same types simplify a reading in the same way.
+    kinds = [_kind(operands) for _, operands, _ in cells]
+    of_kind = {kind: operands for kind, (_, operands, _) in zip(kinds, cells, strict=True)}
     sets = [{reading.simplified(operands) for reading in readings[:MOST]} for _, operands, readings in cells]
     candidates: dict[Reading, set[int]] = {}
     for reading in _candidates(cells):
+        simple = {kind: reading.simplified(operands) for kind, operands in of_kind.items()}
         explained = {
-            index
-            for index, (_, operands, _), simplified in zip(indices, cells, sets, strict=True)
-            if reading.simplified(operands) in simplified
+            index for index, kind, simplified in zip(indices, kinds, sets, strict=True) if simple[kind] in simplified
         }
         if explained:
             candidates[reading] = explained
     return candidates
+
+
+def _kind(operands: Operands) -> Hashable:
+    """Everything that the simplification of a reading depends on: the types and the options."""
+    return tuple(sorted(operands.dtypes.items())), operands.output_dtype, tuple(sorted(operands.options.items()))
 
 
 def _candidates(cells: Sequence[Group]) -> list[Reading]:

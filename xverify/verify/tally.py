@@ -142,6 +142,8 @@ class Tally:
         """By implementation and edition: the smallest forbidden call with an unreadable result, and the number of such calls."""
         self.last_was_wrong = False
         """True if the last outcome had values outside the legal set. Their finding is made at the end of the run."""
+        self._recipes: dict[tuple[Subject, Cell], Reading | None] | None = None
+        """The result of `_shared_recipes`, until the next outcome."""
 
     def observe(self, judged: Judged, subject: Subject, outcome: Outcome, is_judged: bool) -> list[Discrepancy]:
         """Count an outcome, and list its discrepancies.
@@ -150,7 +152,7 @@ class Tally:
         """
         label = subject.name
         discrepancies = verdicts.noted(judged, label, outcome)
-        self.last_was_wrong = False
+        self.last_was_wrong, self._recipes = False, None
         death = verdicts.died(judged, label, outcome)
         if death is not None:
             discrepancies.append(death)
@@ -282,7 +284,7 @@ class Tally:
 
         A cell without a wrong value is left out unless implementations are characterised.
         """
-        for (subject, cell), tally in self._ordered():
+        for (subject, cell), tally in self.ordered():
             if self.characterise or tally.wrong or tally.mixture is not None:
                 tally.evidence.settle(self.judged_by[subject, cell.contract])
 
@@ -296,7 +298,7 @@ class Tally:
         """
         violating = [
             (subject, cell, tally)
-            for (subject, cell), tally in self._ordered()
+            for (subject, cell), tally in self.ordered()
             if tally.worst is not None and not tally.graphs and self.judged_by[subject, cell.contract]
         ]
         for (subject, cell, tally), by in zip(violating, self._explanations(violating, is_late), strict=True):
@@ -349,24 +351,27 @@ class Tally:
         As few recipes as possible explain the cells. Both kinds of cells count together: one mistake gives wrong values in
         some cells, and mixed readings in others.
         """
+        if self._recipes is not None:
+            return self._recipes
         groups = {}
-        for (subject, cell), tally in self._ordered():
+        for (subject, cell), tally in self.ordered():
             shown = tally.worst or tally.mixture
             if shown is not None and not tally.graphs and self.judged_by[subject, cell.contract]:
                 operands = shown[0].contract.operands(shown[0].call)
                 groups[subject, cell] = ((subject.name, cell.contract), operands, tally.evidence.others or ())
-        return dict(zip(groups, common(list(groups.values())), strict=True))
+        self._recipes = dict(zip(groups, common(list(groups.values())), strict=True))
+        return self._recipes
 
     def in_graphs(self) -> Iterator[tuple[Subject, Cell, CellTally]]:
         """Yield the cells with wrong values among neighbours that change values, in a fixed order."""
-        for (subject, cell), tally in self._ordered():
+        for (subject, cell), tally in self.ordered():
             if tally.graphs and self.judged_by[subject, cell.contract]:
                 yield subject, cell, tally
 
     def mixtures(self) -> Iterator[tuple[Subject, Cell, Discrepancy, Judged, Outcome]]:
         """Yield the cells whose values are all legal but follow no single reading."""
         shared = self._shared_recipes()
-        for (subject, cell), tally in self._ordered():
+        for (subject, cell), tally in self.ordered():
             if tally.mixture is not None and not tally.wrong and self.judged_by[subject, cell.contract]:
                 judged, outcome, discrepancy = tally.mixture
                 recipe = shared[subject, cell]
@@ -384,7 +389,7 @@ class Tally:
 
         It must be called after `violations`. If the recipe of the wrong values gives these zeros too, nothing was flushed.
         """
-        for (subject, cell), tally in self._ordered():
+        for (subject, cell), tally in self.ordered():
             if tally.flush is None or not self.judged_by[subject, cell.contract]:
                 continue
             judged, outcome = tally.flush
@@ -408,13 +413,13 @@ class Tally:
         If none was answered, the caller must make the simplest call. ``judged`` selects the cells that the edition judges, or the
         others.
         """
-        for (subject, cell), tally in self._ordered():
+        for (subject, cell), tally in self.ordered():
             if tally.rejected and self.judged_by[subject, cell.contract] == judged:
                 yield subject, cell, tally
 
     def not_followed(self) -> Iterator[tuple[Subject, Cell, CellTally, Discrepancy, Judged, Outcome]]:
         """Yield the cells that differ from an edition which does not judge the implementation."""
-        for (subject, cell), tally in self._ordered():
+        for (subject, cell), tally in self.ordered():
             shown = tally.worst or tally.odd
             # In a graph, another operator may be to blame.
             if shown is None or self.judged_by[subject, cell.contract] or cell.variant.endswith(verdicts.IN_GRAPH):
@@ -433,7 +438,7 @@ class Tally:
         for (subject, cell), tally in self.cells.items():
             if tally.alive and self.judged_by[subject, cell.contract] and not subject.is_own:
                 alive[cell].append((subject.name, tally.alive))
-        for (subject, cell), tally in self._ordered():
+        for (subject, cell), tally in self.ordered():
             if not tally.alive or not tally.departures or not self.judged_by[subject, cell.contract]:
                 continue
             name = tally.alive[0]
@@ -446,8 +451,9 @@ class Tally:
                 tally.ambiguous = True
                 yield subject, cell, tally, discrepancy, judged, outcome
 
-    def _ordered(self) -> list[tuple[tuple[Subject, Cell], CellTally]]:
-        return sorted(self.cells.items(), key=lambda item: (item[0][1], item[0][0].label))
+    def ordered(self) -> list[tuple[tuple[Subject, Cell], CellTally]]:
+        """All cells in a fixed order: by edition, types and granularity, then by implementation."""
+        return sorted(self.cells.items(), key=lambda item: (item[0][1].sort_key(), item[0][0].label))
 
     def status(self, subject: Subject, cell: Cell) -> str:
         """The status of a cell: the worst observation in one word."""
