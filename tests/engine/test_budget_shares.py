@@ -22,7 +22,7 @@ from xverify.engine.state import new_run
         (600.0, 581.0, {}, False),
         (600.0, 583.0, {}, True),
         (60.0, 49.0, {"cases": 100}, False),
-        (60.0, 49.0, {"rules": Rules(every_call=True)}, False),
+        (60.0, 49.0, {"rules": Rules(saves_time_to_shrink=False)}, False),
     ],
 )
 def test_a_share_of_the_time_for_the_end_belongs_to_shrinking(

@@ -57,15 +57,11 @@ def blame_graphs(state: RunState) -> list[GraphFault]:
 
     Often several rewrites explain a graph. The one that explains most graphs of the implementation is taken.
     """
-    faults = []
-    # By edition, so that what an edition shows does not depend on the other editions of the run.
-    known: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
-    for subject, cell, tally in state.tally.in_graphs():
-        clear = known[subject.name, cell.contract]
-        for judged, outcome in tally.graphs:
-            fault = _blamed(state, subject, cell, judged, outcome, clear)
-            clear.update(each.rewrite.name for each in fault.explanations if each.is_strong)
-            faults.append(fault)
+    faults = [
+        _blamed(state, subject, cell, judged, outcome)
+        for subject, cell, tally in state.tally.in_graphs()
+        for judged, outcome in tally.graphs
+    ]
     shown = _shown(faults)
     return [
         replace(fault, rewrite=likeliest(fault.explanations, shown[fault.subject.name]))
@@ -120,19 +116,8 @@ class _Alone:
     wrong: NDArray[np.bool_]
 
 
-def _blamed(
-    state: RunState, subject: Subject, cell: Cell, judged: Judged, outcome: Outcome, known: Collection[str]
-) -> GraphFault:
-    """The fault of a graph. A lone call that shows it too is counted as a call of its cell.
-
-    Args:
-        state: the run.
-        subject: the implementation.
-        cell: the cell of the call.
-        judged: the call in its graph.
-        outcome: its outcome.
-        known: names of rewrites that other graphs of the implementation show clearly.
-    """
+def _blamed(state: RunState, subject: Subject, cell: Cell, judged: Judged, outcome: Outcome) -> GraphFault:
+    """The fault of a graph. A lone call that shows it too is counted as a call of its cell."""
     alone = _alone(state, subject, judged)
     assert outcome.tensor is not None
     if alone is not None and follows(judged.contract, judged.call, outcome.tensor, alone.result):
@@ -146,7 +131,7 @@ def _blamed(
     ):
         state.tally.observe(alone.judged, subject, alone.outcome, is_judged=True)
         suspect = alone.judged.cell
-    every = explanations(judged.contract, judged.call, outcome.tensor, known)
+    every = explanations(judged.contract, judged.call, outcome.tensor)
     if suspect is not None:  # the lone call may give these zeros
         every = [each for each in every if not is_zeroed(each.rewrite.name)]
     return GraphFault(subject, cell, judged, outcome, None, suspect, explanations=tuple(every))
@@ -280,7 +265,7 @@ def by_rewrite(
     comparison = verdicts.compared(judged, outcome)
     if comparison is None:
         return discrepancy
-    explained = [explanations(each.contract, each.call, seen.got, likely) for each, seen in wrong]
+    explained = [explanations(each.contract, each.call, seen.got) for each, seen in wrong]
     clear = {each.rewrite.name for every in explained for each in every if each.is_strong}.union(likely)
     rewrite = explain(judged.contract, judged.call, got, clear)
     if rewrite is None:

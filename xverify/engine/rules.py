@@ -35,6 +35,9 @@ class Rules:
     repeat_each: int = 40
     """One call in this many is sent again at the end of its batch."""
 
+    saves_time_to_shrink: bool = True
+    """Searches that take seconds end in time for shrinking. Other runs take the time that they need to name every mistake."""
+
     fail_fast: bool = False
     """The run ends with the first fault that is not known."""
 

@@ -179,12 +179,9 @@ class RunState:
         return self.ended() or (self.options.cases is None and self.elapsed() > self.options.budget * share)
 
     def is_time_to_shrink(self) -> bool:
-        """True if only the time for shrinking is left of a sweep's budget.
-
-        It is never true of a gate, which takes the time it needs to name a kernel's mistakes.
-        """
-        timed = self.options.cases is None and not self.options.rules.every_call
-        return timed and self.elapsed() > self.options.budget * (1 - self.end_share * SHRINK_SHARE)
+        """True if only the time for shrinking is left of the budget of a run that saves such time."""
+        saves = self.options.cases is None and self.options.rules.saves_time_to_shrink
+        return saves and self.elapsed() > self.options.budget * (1 - self.end_share * SHRINK_SHARE)
 
     @property
     def patience(self) -> float:

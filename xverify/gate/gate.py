@@ -154,6 +154,7 @@ def _run(options: GateOptions, memory: ledger_lookup.Memory, emit: Consumer) -> 
         contracts = tuple(like(text, reference.name, version_of(reference), answers.of) for text in texts)
     rules = Rules(
         every_call=True,
+        saves_time_to_shrink=False,
         on_texts=False,
         characterise=False,
         repeat_each=8,

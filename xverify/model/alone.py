@@ -151,7 +151,7 @@ def check_alone(nodes: Sequence[Node], options: Options, emit: Consumer, versus:
     results = tuple(NodeResult(node) for node in nodes)
     texts = _texts(results)
     watch = _Watch(versus)
-    rules = Rules(on_texts=False, characterise=False, watch=watch)
+    rules = Rules(on_texts=False, characterise=False, saves_time_to_shrink=False, watch=watch)
     oracles = tuple(map(_on_every_path, options.oracles))
     run = new_run(
         replace(options, contracts=tuple(texts.values()), oracles=oracles, rules=rules), lambda event: announce(event)

@@ -6,7 +6,7 @@ result. `xverify.verify.rewritten_graphs` makes the graphs with mistakes. Here t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -102,36 +102,17 @@ def _from_own(contract: Contract, graph: Graph, lone: Tensor, is_open: NDArray[n
     return evaluate(contract, graph, own).get(graph.output)
 
 
-def explanations(contract: Contract, call: Call, got: Tensor, known: Collection[str] = ()) -> list[Explanation]:
+def explanations(contract: Contract, call: Call, got: Tensor) -> list[Explanation]:
     """The rewrites whose legal results include a graph's result, the simplest first.
 
     Rewrites with two mistakes are listed only if no simple one has enough evidence.
-
-    Args:
-        contract: the edition.
-        call: the call in its graph.
-        got: the graph's result.
-        known: names of rewrites that other graphs of the implementation show clearly. They are tried first. If this graph shows
-            one of them clearly too, no others are tried.
     """
     graph = surround(call)
     wrong = different(contract, graph, got)
     singles = list(candidates(graph))
-    for tried in (
-        (each for each in singles if each.rewrite.name in known),
-        (each for each in combined(singles) if each.rewrite.name in known),
-    ):
-        every = _explaining(contract, tried, got, wrong) if known else []
-        if any(each.is_strong for each in every):
-            return _distinct(every)
     every = _explaining(contract, singles, got, wrong)
     if not any(each.is_strong for each in every):
         every += _explaining(contract, combined(singles), got, wrong)
-    return _distinct(every)
-
-
-def _distinct(every: Sequence[Explanation]) -> list[Explanation]:
-    """The first explanation of each name."""
     return list({each.rewrite.name: each for each in reversed(every)}.values())[::-1]
 
 

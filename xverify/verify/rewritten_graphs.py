@@ -122,6 +122,7 @@ def candidates(graph: Graph) -> Iterator[Candidate]:
         yield candidate
         if expands:
             yield _with(_EXPANDED, candidate, start="expanded")
+    yield from _before_by_fake_quantize(graph)
     yield from wide[1:]
     yield from _with_float8_of_float16(graph, path)
     if any(node.operator == QUANTIZE for node in path):
@@ -202,10 +203,7 @@ def _is_affine(call: Call) -> bool:
 
 
 def _by_fake_quantize(graph: Graph, path: Sequence[Node]) -> Iterator[Candidate]:
-    """The graph with OpenVINO's FakeQuantize for QuantizeLinear, or also for a DequantizeLinear after it.
-
-    The call's own operator may be that DequantizeLinear.
-    """
+    """The graph with OpenVINO's FakeQuantize for QuantizeLinear, or also for a DequantizeLinear after it."""
     quantizing = [node for node in path if node.operator == QUANTIZE]
     for is_fused, is_clamped in product((True, False), (False, True)) if quantizing else ():
         nodes, constants = list(graph.nodes), dict(graph.constants)
@@ -220,6 +218,10 @@ def _by_fake_quantize(graph: Graph, path: Sequence[Node]) -> Iterator[Candidate]
             else:
                 nodes[index] = replace(node, operator=WITHIN_RANGE, inputs=inputs, attributes=attributes)
         yield Candidate(_FAKE_QUANTIZE, replace(graph, nodes=tuple(nodes), constants=constants))
+
+
+def _before_by_fake_quantize(graph: Graph) -> Iterator[Candidate]:
+    """The graph with FakeQuantize for the call's own operator and the QuantizeLinear before it."""
     before, own = graph.nodes[0], _own(graph)
     if before.operator == QUANTIZE and before.output == own.inputs[0]:
         constants = dict(graph.constants)
