@@ -240,9 +240,9 @@ class Evidence:
 def _telling(judged: Judged, piece: Recipe | None) -> NDArray[np.bool_] | None:
     """The mask of values on which a recipe leaves the legal set; None without a recipe."""
     legal = judged.legal
-    codes = None if piece is None or legal is None else attribute.codes_of(judged.contract, judged.call, piece)
-    if legal is None or codes is None:
+    if piece is None or legal is None:
         return None
+    codes = attribute.codes_of(judged.contract, judged.call, piece)
     return compare(legal, Tensor(legal.dtype, np.broadcast_to(codes, legal.shape))).wrong
 
 
