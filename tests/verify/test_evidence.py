@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tallied_calls
 from cell_calls import IGNORES, NEWEST, ONNX, WRAPS, asked_in, calls
-from lattice_oracles import SUBJECT, Asked, Mask, changed, follows, in_part
+from lattice_oracles import SUBJECT, Asked, Mask, changed, follows, in_part, lap_of
 
 import xverify
 from xverify import contracts
@@ -309,6 +309,17 @@ def test_evidence_does_not_depend_on_the_size_of_calls() -> None:
         assert truth in (asked.row.evidence.others or ())
         left.append(said.attribution.reading)
     assert left == [truth.name] * 3
+
+
+def test_a_recipe_found_when_the_cell_is_settled_replaces_an_earlier_answer() -> None:
+    asked = Asked(ONNX, follows(ONNX, IGNORES))
+    asked.ask(lap_of(ONNX, Linear("int8", "float32", "per_tensor", (2,), "int8"))[0])
+    assert asked.row.evidence.others is None
+    list(asked.tally.violations())
+    said = asked.violation()
+    assert said is not None
+    assert said.attribution is not None
+    assert (said.attribution.reading, said.attribution.elsewhere) == (IGNORES.name, None)
 
 
 def test_the_number_of_kept_calls_is_limited() -> None:

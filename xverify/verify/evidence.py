@@ -350,14 +350,21 @@ def explained(evidence: Evidence, likely: Sequence[Misindexing] = (), thorough: 
     return _in_pieces(evidence, legal) if thorough else Explained(None)
 
 
-def explained_by(evidence: Evidence, likely: Sequence[Misindexing]) -> Explained | None:
-    """The first of some mistakes that gives every kept value of a cell; None if none does."""
+def explained_by(evidence: Evidence, likely: Sequence[Misindexing], thorough: bool = True) -> Explained | None:
+    """The first of some mistakes that gives every kept value of a cell; None if none does.
+
+    Args:
+        evidence: the kept calls of the cell.
+        likely: the mistakes.
+        thorough: True to combine them with every reading near an admitted one, too. That may take seconds.
+    """
     kept = [seen for _, seen in (*evidence.wrong, *evidence.right, *evidence.probes)]
     if not (evidence.wrong and likely):
         return None
     contract = evidence.wrong[0][0].contract
     # What is read may be so small that a flush makes the zeros.
-    finds = (attribute.misreadings(contract, kept, likely=likely, others=False, near=near) for near in (False, True))
+    tried = (False, True) if thorough else (False,)
+    finds = (attribute.misreadings(contract, kept, likely=likely, others=False, near=near) for near in tried)
     return next((Explained(whole[0]) for whole in finds if whole), None)
 
 
