@@ -325,13 +325,16 @@ def explained(evidence: Evidence, likely: Sequence[Misindexing] = (), thorough: 
         whole = attribute.misreadings(contract, kept, likely=likely, others=thorough, near=True)
     if whole:
         return Explained(whole[0])
-    if zeros and (signs := _wrong_zeros(evidence, legal)):
-        return signs
     if zeros:
+        signs = _wrong_zeros(evidence, legal)
+        # Such a recipe says no more than is seen. A mistake of the index that fits as well would be a guess.
+        if signs and signs.recipe and _gives_all(evidence, signs.recipe):
+            return signs
         # Zeros beside right values may be those of a mistake that gives both.
         whole = attribute.misreadings(contract, amiss) if seen_values >= FEW_SEEN else ()
         by_call = [(piece, _elsewhere(evidence, piece, legal)) for piece in whole[:1]]
-        return next((Explained(piece, other) for piece, other in by_call if other), Explained(Zeros(), legal))
+        named = next((Explained(piece, other) for piece, other in by_call if other), None)
+        return named or signs or Explained(Zeros(), legal)
     if sum(int(seen.wrong.sum()) for seen in amiss) < FEW:
         return Explained(None)
     searches: tuple[Callable[[], tuple[Recipe, ...]], ...] = (
@@ -380,10 +383,15 @@ def _elsewhere(evidence: Evidence, piece: Recipe, legal: Reading | None) -> Read
     """
     if _rests_on_zeros(evidence, piece):
         return None
-    if all(attribute.gives(judged.contract, seen.call, seen.got, piece) for judged, seen in evidence.wrong):
+    if _gives_all(evidence, piece):
         right = [probe for probe in evidence.probes if not probe[1].wrong.any()]
         return legal or _right_reading(replace(evidence, wrong=[], probes=right), evidence.wrong[0][0])
     return legal if legal is not None and _between(region(evidence.samples(piece))) else None
+
+
+def _gives_all(evidence: Evidence, recipe: Recipe) -> bool:
+    """True if a recipe gives every value of the calls with wrong ones."""
+    return all(attribute.gives(judged.contract, seen.call, seen.got, recipe) for judged, seen in evidence.wrong)
 
 
 def _rests_on_zeros(evidence: Evidence, piece: Recipe) -> bool:
@@ -403,19 +411,22 @@ def _rests_on_zeros(evidence: Evidence, piece: Recipe) -> bool:
 def _wrong_zeros(evidence: Evidence, legal: Reading | None) -> Explained | None:
     """The recipe of wrong values that are all zeros of the wrong sign, however few; None for others.
 
-    It says what is wrong, and not why.
+    It says what is wrong, and not why. Right zeros that have their sign must lie in other calls, or outside of a region.
     """
     contract = evidence.wrong[0][0].contract
     if legal is None or contract.domain.family == "range":
         return None
     if not all(np.array_equal(seen.wrong, _wrong_signs(judged, seen)) for judged, seen in evidence.wrong):
         return None
-    recipes = (
-        recipe
-        for recipe in (UNSIGNED, OtherSigns())
-        if all(attribute.gives(contract, seen.call, seen.got, recipe, seen.wrong) for _, seen in evidence.wrong)
-    )
-    return next((Explained(recipe, legal) for recipe in recipes), None)
+
+    def gives_wrong(recipe: Recipe) -> bool:
+        return all(attribute.gives(contract, seen.call, seen.got, recipe, seen.wrong) for _, seen in evidence.wrong)
+
+    if gives_wrong(UNSIGNED) and (
+        _gives_all(evidence, UNSIGNED) or region(evidence.samples(UNSIGNED)).words != NOWHERE_SIMPLE
+    ):
+        return Explained(UNSIGNED, legal)
+    return Explained(OtherSigns(), legal) if gives_wrong(OtherSigns()) else None
 
 
 def _wrong_signs(judged: Judged, seen: CheckedResult) -> NDArray[np.bool_]:
