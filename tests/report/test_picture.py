@@ -87,3 +87,13 @@ def test_an_indexing_mistake_is_drawn_with_the_parameters_that_it_reads() -> Non
     drawn = picture([misread])
     assert drawn is not None
     assert drawn.shaded == ((0.0, 180.0),), "the negative values"
+
+
+def test_zeros_of_the_wrong_sign_are_drawn_where_the_difference_is_zero() -> None:
+    signs = ignored(got="0x80000000")
+    signs["attribution"]["reading"] = "zeros-of-the-wrong-sign"
+    signs["witness"]["call"]["tensors"]["x"] = tensor("uint8", [], ["2"], ["0x02"])
+    signs["witness"]["legal"] = [wrong([], ("-0.0", "0x80000000"), ("0.0", "0x00000000", ["exact", "float32"]))]
+    drawn = picture([signs])
+    assert drawn is not None
+    assert drawn.shaded == ((round(2 / 256 * 360, 1), round(1 / 256 * 360, 1)),)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tallied_calls
 from cell_calls import IGNORES, NEWEST, ONNX, WRAPS, asked_in, calls
-from lattice_oracles import SUBJECT, Asked, Mask, changed, follows, in_part
+from lattice_oracles import SUBJECT, Asked, Mask, changed, follows, in_part, lap_of
 
 import xverify
 from xverify import contracts
@@ -26,7 +26,7 @@ from xverify.strategies.structures import Linear, Range
 from xverify.verify import attribute
 from xverify.verify.attribute import CheckedResult, Misread, gives, named
 from xverify.verify.compare import compare
-from xverify.verify.evidence import KEPT_RIGHT, KEPT_WRONG, explained, second_reading
+from xverify.verify.evidence import KEPT_RIGHT, KEPT_WRONG, _largest, explained, second_reading
 from xverify.verify.findings import Subject
 from xverify.verify.legal import legal_set
 from xverify.verify.region import region
@@ -256,6 +256,24 @@ def test_zeros_without_their_sign_are_not_zeros_whatever_the_operands() -> None:
     assert explanation.elsewhere == EXACT
 
 
+def test_values_set_aside_for_another_recipe_do_not_count_as_right() -> None:
+    """A recipe that gives them too must not be preferred for the rest, where a simpler one gives as much."""
+    rng = np.random.default_rng(3)
+    zero_points = np.where(np.arange(40) < 20, 5, 0)
+    tensors = {"x": tensor("int8", rng.integers(-128, 128, (30, 40))), "zero_point": tensor("int8", zero_points)}
+    call = Call(ONNX.id, {**tensors, "scale": tensor("float32", rng.random(40) + 0.5)}, {"axis": 1})
+    judged = judge(ONNX, call)
+    truncated, earlier = Stepwise(final="truncated"), Stepwise("ignored", final="truncated")
+    got = follows(ONNX, earlier)(call).tensor
+    _, row = tallied_calls.tallied((judged, Outcome("tensor", got)))
+    (_, seen), *_ = row.evidence.wrong
+    is_earlier = seen.wrong & (np.arange(40) < 20)
+    left = replace(seen, wrong=seen.wrong & ~is_earlier, aside=is_earlier)
+    largest = _largest(replace(row.evidence, wrong=[(judged, left)], probes=[]), EXACT)
+    assert largest is not None
+    assert largest[0].recipe == truncated
+
+
 def test_a_recipe_is_not_named_for_infinities_alone() -> None:
     """Many mistakes make every result infinite."""
 
@@ -309,6 +327,17 @@ def test_evidence_does_not_depend_on_the_size_of_calls() -> None:
         assert truth in (asked.row.evidence.others or ())
         left.append(said.attribution.reading)
     assert left == [truth.name] * 3
+
+
+def test_a_recipe_found_when_the_cell_is_settled_replaces_an_earlier_answer() -> None:
+    asked = Asked(ONNX, follows(ONNX, IGNORES))
+    asked.ask(lap_of(ONNX, Linear("int8", "float32", "per_tensor", (2,), "int8"))[0])
+    assert asked.row.evidence.others is None
+    list(asked.tally.violations())
+    said = asked.violation()
+    assert said is not None
+    assert said.attribution is not None
+    assert (said.attribution.reading, said.attribution.elsewhere) == (IGNORES.name, None)
 
 
 def test_the_number_of_kept_calls_is_limited() -> None:

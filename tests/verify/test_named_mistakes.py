@@ -15,7 +15,7 @@ from lattice_oracles import SUBJECT, Answer, Asked, changed, follows
 from xverify import contracts
 from xverify.arithmetic import indexing, range_lattice
 from xverify.arithmetic.reading import Reading
-from xverify.arithmetic.readings import EXACT, Stepwise
+from xverify.arithmetic.readings import EXACT, EXACT_QUOTIENT, Stepwise
 from xverify.contracts.model import Contract
 from xverify.core.call import Attribute, Call, Tensor
 from xverify.core.dtypes import tensor
@@ -175,9 +175,9 @@ def test_each_call_of_a_cell_may_show_another_mistake() -> None:
     ]
 
 
-@pytest.mark.parametrize("is_shown", [True, False])
-def test_zeros_of_a_flushed_product_need_another_cell_that_shows_the_mistake(is_shown: bool) -> None:
-    """Two bytes of zeros behind a bfloat16 make a subnormal float32."""
+@pytest.mark.parametrize(("is_shown", "is_late"), [(True, False), (False, False), (True, True)])
+def test_zeros_of_a_flushed_product_need_another_cell_that_shows_the_mistake(is_shown: bool, is_late: bool) -> None:
+    """Two bytes of zeros behind a bfloat16 make a subnormal float32. To find the flush takes seconds."""
     edition = contracts.get("onednn/DynamicDequantize-1@3.7")
     flushing = follows(edition, recipe(WIDE, Stepwise(subnormals="flush-results")))
 
@@ -190,9 +190,76 @@ def test_zeros_of_a_flushed_product_need_another_cell_that_shows_the_mistake(is_
         tally.observe(judge(edition, call), SUBJECT, flushing(call), True)
     assert not flushing(small).tensor.codes.any()
     tally.settle()
-    titles = {cell.x_dtype: words(edition, small, each) for _, cell, _, each, _, _ in tally.violations()}
+    titles = {cell.x_dtype: words(edition, small, each) for _, cell, _, each, _, _ in tally.violations(lambda: is_late)}
     wide = "reads a scale of 16 bits as float32, past the end of its memory"
-    assert titles["uint8"].startswith(wide if is_shown else "gives 0 whatever the operands")
+    assert titles["uint8"].startswith(wide if is_shown and not is_late else "gives 0 whatever the operands")
+
+
+def with_zeros(number: int) -> Call:
+    """A call of a cell: with odd numbers, a mistake of the channel changes zeros of one channel only."""
+    rng = np.random.default_rng(number)
+    x, scale = rng.integers(-100, 100, (30, 40)), rng.random(40) - 0.5
+    if number % 2:
+        x, scale = rng.integers(-3, 4, (30, 40)), np.repeat([-1.0, 2.0], 20)
+        x[:, 19] = 0
+    return Call(HALVES.id, {"x": tensor("int8", x), "scale": tensor("float32", scale)}, {"axis": 1})
+
+
+def test_zeros_that_keep_their_sign_in_the_same_calls_refute_a_lost_sign() -> None:
+    asked = [with_zeros(number) for number in range(8)]
+    odd = {call.digest() for call in asked[1::2]}
+    next_channel = follows(HALVES, recipe("channel-index-plus-one"))
+    answer = either(lambda call: call.digest() in odd, next_channel, follows(HALVES, EXACT))
+    (each,) = found(HALVES, answer, asked)
+    assert each.attribution is not None
+    assert each.attribution.reading == "channel-index-plus-one@exact"
+
+
+@pytest.mark.parametrize("lost", [0.5, 1.0])
+def test_some_lost_signs_are_no_rule_that_every_zero_loses_its_sign(lost: float) -> None:
+    random_places = np.random.default_rng(5)
+
+    def unsigned(call: Call, codes: Any) -> Any:
+        return np.where((codes == 1 << 31) & (random_places.random(codes.shape) < lost), 0, codes)
+
+    answer = either(
+        lambda call: call.data.codes[0, 19] == 0, changed(follows(HALVES, EXACT), unsigned), follows(HALVES, EXACT)
+    )
+    (each,) = found(HALVES, answer, [with_zeros(number) for number in range(8)])
+    assert each.attribution is not None
+    assert each.attribution.reading == ("zero-unsigned" if lost == 1 else "zeros-of-the-wrong-sign")
+
+
+def test_zeros_of_an_edition_that_divides_have_the_wrong_sign() -> None:
+    """A quotient by infinity is zero, and a product with it is not."""
+    edition = contracts.get("onednn/DynamicDequantize-1@divide")
+    rng, asked = np.random.default_rng(4), []
+    for _ in range(4):
+        scale = np.where(np.arange(40) % 2, np.inf, rng.random(40) + 0.5)
+        tensors = {"x": tensor("int8", rng.integers(-99, 0, (30, 40))), "scale": tensor("float32", scale)}
+        asked.append(Call(edition.id, tensors, {"qtype": "per_channel", "axis": 1}))
+
+    def some_positive(call: Call, codes: Any) -> Any:
+        return np.where((codes == 1 << 31) & (rng.random(codes.shape) < 0.5), 0, codes)
+
+    (each,) = found(edition, changed(follows(edition, EXACT_QUOTIENT), some_positive), asked)
+    assert words(edition, asked[0], each) == "gives zeros of the wrong sign"
+
+
+@pytest.mark.parametrize("is_shown", [True, False])
+def test_lost_signs_of_a_small_cell_follow_the_mistake_of_the_other_cells(is_shown: bool) -> None:
+    mistaken, rng, tally = follows(HALVES, recipe("as-per-tensor")), np.random.default_rng(0), Tally()
+
+    def asked(dtype: str, x: Any, scale: Any) -> Call:
+        return Call(HALVES.id, {"x": tensor(dtype, x), "scale": tensor("float32", scale)}, {"axis": x.ndim - 1})
+
+    small = asked("int8", np.array([7, 0]), [2.0, -3.0])
+    others = [asked("uint8", rng.integers(0, 255, (9, size)), rng.random(size) - 0.5) for size in (7, 11, 13)]
+    for call in (small, *(others if is_shown else ())):
+        tally.observe(judge(HALVES, call), SUBJECT, mistaken(call), True)
+    readings = {cell.x_dtype: each.attribution for _, cell, _, each, _, _ in tally.violations()}
+    assert readings["int8"] is not None
+    assert readings["int8"].reading == ("as-per-tensor@exact" if is_shown else "zero-unsigned")
 
 
 def test_a_clamp_is_named_beside_zeros_of_the_wrong_sign() -> None:

@@ -187,7 +187,7 @@ def _flat_chunks(placement: Placement) -> Codes:
 def _row_chunks(placement: Placement) -> Codes | None:
     """The elements of a parameter per axis, as if it had blocks along the last axis of x.
 
-    Each row begins with a block of its own, and its number is rounded down.
+    The first block of a row is the one at the row's position in memory, rounded down.
     """
     if placement.blocked:
         return None

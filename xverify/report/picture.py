@@ -25,7 +25,7 @@ from xverify.core.codec import call_from_json
 from xverify.core.dtypes import QUANTIZED, encode, integer_range, values
 from xverify.core.errors import DamagedFileError
 from xverify.report.summary import Json
-from xverify.verify.attribute import RESULTS
+from xverify.verify.attribute import OtherSigns, Zeros
 from xverify.verify.cause_titles import flat, operand_position
 
 FEWEST = 4
@@ -133,14 +133,18 @@ def _computed(finding: Json, role: str) -> _Series | None:
     named = range_lattice.by_name if role == "input" else readings.by_name
     mistake, _, reading = by["reading"].rpartition("@")
     misread = _misread(mistake, operands, witness, entry["index"]) if mistake else operands
-    if misread is None:
-        return None
     admitted = dict.fromkeys(name for legal in entry["legal"] for name in legal["readings"])
+    if misread is None or not admitted:
+        return None
     with np.errstate(all="ignore"):
         due = [canonical(np.asarray(named(name).evaluate(operands)), out) for name in admitted]
-        got = canonical(np.asarray((RESULTS.get(reading) or named(reading)).evaluate(misread)), out)
+        if reading == OtherSigns.name:
+            got = OtherSigns().of(due[0])
+        else:
+            recipe = Zeros() if reading == Zeros.name else named(reading)
+            got = canonical(np.asarray(recipe.evaluate(misread)), out)
     legal = {int(result["hex"], 16) for result in entry["legal"]}
-    if int(got[0]) != int(entry["got"], 16) or not {int(codes_of[0]) for codes_of in due} <= legal or not due:
+    if int(got[0]) != int(entry["got"], 16) or not {int(codes_of[0]) for codes_of in due} <= legal:
         return None
     numbers = values(out, got[1:])
     allowed = np.stack([values(out, codes_of[1:]) for codes_of in due])

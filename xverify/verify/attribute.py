@@ -7,7 +7,7 @@ values. The recipes that remain are compared with all values.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import compress
@@ -95,26 +95,29 @@ class Zeros:
     """Output that was never filled, in memory that was zero. A loop that ends early leaves its tail so."""
 
     name: str = "zeros"
-    words: str = "gives 0, whatever the operands"
+    words: str = "gives 0 whatever the operands"
 
     def evaluate(self, operands: Operands) -> NDArray[Any]:
         return np.zeros(operands.shape, code_dtype(operands.output_dtype))
 
 
 @dataclass(frozen=True)
-class OtherSigns(Zeros):
-    """Zeros of the other sign. A compiler that replaces x * 0 by 0 gives some."""
+class OtherSigns:
+    """Zeros of the other sign. A compiler that replaces x * 0 by 0 gives some.
+
+    The edition's first reading gives the signs that are due, see `codes_of`.
+    """
 
     name: str = "zeros-of-the-wrong-sign"
     words: str = "gives zeros of the wrong sign"
 
-    def evaluate(self, operands: Operands) -> NDArray[Any]:
-        codes = np.asarray(readings.EXACT.evaluate(operands))
+    def of(self, codes: NDArray[Any]) -> NDArray[Any]:
+        """The codes with the signs of all zeros changed."""
         sign = codes.dtype.type(1 << (8 * codes.dtype.itemsize - 1))
         return np.where(codes & ~sign, codes, codes ^ sign)
 
 
-RESULTS = {recipe.name: recipe for recipe in (Zeros(), OtherSigns())}
+RESULTS: Mapping[str, Recipe] = {Zeros.name: Zeros(), OtherSigns.name: OtherSigns()}
 """The recipes that name results and no arithmetic."""
 
 
@@ -135,13 +138,16 @@ class CheckedResult:
         return np.arange(self.got.size) if self.places is None else self.places
 
 
-def codes_of(contract: Contract, call: Call, recipe: Recipe) -> NDArray[Any] | None:
-    """The codes of a recipe for a call, NaN made canonical; None if its mistake cannot happen there."""
-    operands: Operands | None = contract.operands(call)
-    assert operands is not None
+def codes_of(contract: Contract, call: Call, recipe: Recipe) -> NDArray[Any]:
+    """The codes of a recipe for a call, NaN made canonical.
+
+    A mistake that changes nothing there is not made. The codes are then those of the mistake's reading.
+    """
+    operands = contract.operands(call)
     reading, dtype = recipe, operands.output_dtype
+    if isinstance(recipe, OtherSigns):
+        return recipe.of(codes_of(contract, call, contract.readings(call)[0]))
     if isinstance(recipe, Misread):
-        # A mistake that changes nothing was not made.
         operands, reading = recipe.mistake.operands(call, operands) or operands, recipe.reading
     assert hasattr(reading, "evaluate")
     return canonical(np.asarray(reading.evaluate(operands)), dtype)
@@ -160,9 +166,8 @@ def gives(contract: Contract, call: Call, got: Tensor, recipe: Recipe, where: ND
     operands = contract.operands(call)
     if got.dtype != operands.output_dtype or got.shape != operands.shape:
         return False
-    codes = codes_of(contract, call, recipe)
-    same = codes is not None and (codes == canonical(got.codes, got.dtype)) | (False if where is None else ~where)
-    return bool(np.all(same))
+    same = codes_of(contract, call, recipe) == canonical(got.codes, got.dtype)
+    return bool(np.all(same if where is None else same | ~where))
 
 
 def evaluated(recipes: Sequence[Reading], operands: Operands) -> list[NDArray[Any]]:

@@ -16,7 +16,6 @@ from xverify.core.severity import Severity
 from xverify.core.verdict import Verdict
 from xverify.verify import cause_titles
 from xverify.verify.cause_keys import (
-    KINDS,
     TEXT,
     UNEXPLAINED,
     VALUES,
@@ -228,7 +227,7 @@ def severity(key: CauseKey, group: Sequence[Json]) -> Severity:
         if all(finding["verdict"] == Verdict.MIXED for finding in group):
             return Severity.OPEN
         return Severity.WRONG if any(map(_by_a_factor, group)) else Severity.LAST_PLACES
-    if key.kind == KINDS[Verdict.NONDETERMINISTIC] and refuses_in_one_setting(key.mistake):
+    if key.kind == "nondeterministic" and refuses_in_one_setting(key.mistake):
         return Severity.REFUSES
     return {
         "unreadable": Severity.WRONG,

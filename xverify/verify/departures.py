@@ -18,7 +18,7 @@ from xverify.arithmetic.reading import Operands, Reading
 from xverify.arithmetic.readings import Stepwise
 from xverify.arithmetic.simplify import Types, simplified, types_of
 from xverify.arithmetic.stages import FOLDED, resolved
-from xverify.verify.attribute import Misread, Recipe, Zeros
+from xverify.verify.attribute import RESULTS, Misread, Recipe
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ def departures(recipe: Recipe, admitted_readings: Sequence[Reading], operand_typ
     if isinstance(recipe, Misread):
         mistake = Departure("index", recipe.mistake.name, "", recipe.mistake.words)
         return (mistake, *departures(recipe.reading, admitted_readings, operand_types))
-    if isinstance(recipe, Zeros):
-        return (Departure("result", recipe.name, "", recipe.words.replace(",", "")),)
+    if recipe.name in RESULTS:
+        return (Departure("result", recipe.name, "", recipe.words),)
     unlike = (Departure("formula", recipe.name, "", _formula(recipe)),)
     nearest = [listed for due in admitted_readings if (listed := _between(recipe, due, operand_types)) is not None]
     # To compute in one type throughout is one departure, but takes several options.

@@ -240,9 +240,9 @@ class Evidence:
 def _telling(judged: Judged, piece: Recipe | None) -> NDArray[np.bool_] | None:
     """The mask of values on which a recipe leaves the legal set; None without a recipe."""
     legal = judged.legal
-    codes = None if piece is None or legal is None else attribute.codes_of(judged.contract, judged.call, piece)
-    if legal is None or codes is None:
+    if piece is None or legal is None:
         return None
+    codes = attribute.codes_of(judged.contract, judged.call, piece)
     return compare(legal, Tensor(legal.dtype, np.broadcast_to(codes, legal.shape))).wrong
 
 
@@ -325,13 +325,16 @@ def explained(evidence: Evidence, likely: Sequence[Misindexing] = (), thorough: 
         whole = attribute.misreadings(contract, kept, likely=likely, others=thorough, near=True)
     if whole:
         return Explained(whole[0])
-    if zeros and (signs := _wrong_zeros(evidence, legal)):
-        return signs
     if zeros:
+        signs = _wrong_zeros(evidence, legal)
+        # Such a recipe says no more than is seen. A mistake of the index that fits as well would be a guess.
+        if signs and signs.recipe and _gives_all(evidence, signs.recipe):
+            return signs
         # Zeros beside right values may be those of a mistake that gives both.
         whole = attribute.misreadings(contract, amiss) if seen_values >= FEW_SEEN else ()
         by_call = [(piece, _elsewhere(evidence, piece, legal)) for piece in whole[:1]]
-        return next((Explained(piece, other) for piece, other in by_call if other), Explained(Zeros(), legal))
+        named = next((Explained(piece, other) for piece, other in by_call if other), None)
+        return named or signs or Explained(Zeros(), legal)
     if sum(int(seen.wrong.sum()) for seen in amiss) < FEW:
         return Explained(None)
     searches: tuple[Callable[[], tuple[Recipe, ...]], ...] = (
@@ -350,14 +353,21 @@ def explained(evidence: Evidence, likely: Sequence[Misindexing] = (), thorough: 
     return _in_pieces(evidence, legal) if thorough else Explained(None)
 
 
-def explained_by(evidence: Evidence, likely: Sequence[Misindexing]) -> Explained | None:
-    """The first of some mistakes that gives every kept value of a cell; None if none does."""
+def explained_by(evidence: Evidence, likely: Sequence[Misindexing], thorough: bool = True) -> Explained | None:
+    """The first of some mistakes that gives every kept value of a cell; None if none does.
+
+    Args:
+        evidence: the kept calls of the cell.
+        likely: the mistakes.
+        thorough: True to combine them with every reading near an admitted one, too. That may take seconds.
+    """
     kept = [seen for _, seen in (*evidence.wrong, *evidence.right, *evidence.probes)]
     if not (evidence.wrong and likely):
         return None
     contract = evidence.wrong[0][0].contract
     # What is read may be so small that a flush makes the zeros.
-    finds = (attribute.misreadings(contract, kept, likely=likely, others=False, near=near) for near in (False, True))
+    tried = (False, True) if thorough else (False,)
+    finds = (attribute.misreadings(contract, kept, likely=likely, others=False, near=near) for near in tried)
     return next((Explained(whole[0]) for whole in finds if whole), None)
 
 
@@ -373,10 +383,15 @@ def _elsewhere(evidence: Evidence, piece: Recipe, legal: Reading | None) -> Read
     """
     if _rests_on_zeros(evidence, piece):
         return None
-    if all(attribute.gives(judged.contract, seen.call, seen.got, piece) for judged, seen in evidence.wrong):
+    if _gives_all(evidence, piece):
         right = [probe for probe in evidence.probes if not probe[1].wrong.any()]
         return legal or _right_reading(replace(evidence, wrong=[], probes=right), evidence.wrong[0][0])
     return legal if legal is not None and _between(region(evidence.samples(piece))) else None
+
+
+def _gives_all(evidence: Evidence, recipe: Recipe) -> bool:
+    """True if a recipe gives every value of the calls with wrong ones."""
+    return all(attribute.gives(judged.contract, seen.call, seen.got, recipe) for judged, seen in evidence.wrong)
 
 
 def _rests_on_zeros(evidence: Evidence, piece: Recipe) -> bool:
@@ -396,19 +411,22 @@ def _rests_on_zeros(evidence: Evidence, piece: Recipe) -> bool:
 def _wrong_zeros(evidence: Evidence, legal: Reading | None) -> Explained | None:
     """The recipe of wrong values that are all zeros of the wrong sign, however few; None for others.
 
-    It says what is wrong, and not why.
+    It says what is wrong, and not why. Right zeros that have their sign must lie in other calls, or outside of a region.
     """
     contract = evidence.wrong[0][0].contract
     if legal is None or contract.domain.family == "range":
         return None
     if not all(np.array_equal(seen.wrong, _wrong_signs(judged, seen)) for judged, seen in evidence.wrong):
         return None
-    recipes = (
-        recipe
-        for recipe in (UNSIGNED, OtherSigns())
-        if all(attribute.gives(contract, seen.call, seen.got, recipe, seen.wrong) for _, seen in evidence.wrong)
-    )
-    return next((Explained(recipe, legal) for recipe in recipes), None)
+
+    def gives_wrong(recipe: Recipe) -> bool:
+        return all(attribute.gives(contract, seen.call, seen.got, recipe, seen.wrong) for _, seen in evidence.wrong)
+
+    if gives_wrong(UNSIGNED) and (
+        _gives_all(evidence, UNSIGNED) or region(evidence.samples(UNSIGNED)).words != NOWHERE_SIMPLE
+    ):
+        return Explained(UNSIGNED, legal)
+    return Explained(OtherSigns(), legal) if gives_wrong(OtherSigns()) else None
 
 
 def _wrong_signs(judged: Judged, seen: CheckedResult) -> NDArray[np.bool_]:
@@ -441,23 +459,24 @@ def _largest(evidence: Evidence, legal: Reading | None) -> tuple[Explained, Evid
     telling = [seen.wrong & ~_wrong_signs(judged, seen) for judged, seen in evidence.wrong]
     if not any(map(np.any, telling)):
         telling = [seen.wrong for _, seen in evidence.wrong]
-    # Zeros of the wrong sign are the next piece: what gives them as well makes two mistakes.
+    # A recipe that also gives zeros of the wrong sign would join two mistakes, so these zeros are left for the next piece.
     results, are_wrong = [], []
     for (_, seen), mask in zip(evidence.wrong, telling, strict=True):
-        places = np.concatenate([_some(np.flatnonzero(mask)), _some(np.flatnonzero(~seen.wrong))])
+        right = ~seen.wrong if seen.aside is None else ~(seen.wrong | seen.aside)
+        places = np.concatenate([_some(np.flatnonzero(mask)), _some(np.flatnonzero(right))])
         results.append(replace(seen, places=places))
         are_wrong.append(mask.reshape(-1)[places])
     is_wrong = np.concatenate(are_wrong)
-    found = attribute.matching(contract, results)
-    ranked = sorted(found, key=lambda each: (-int(each[1][is_wrong].sum()), -int(each[1].sum())))
+    matches = attribute.matching(contract, results)
+    ranked = sorted(matches, key=lambda each: (-int(each[1][is_wrong].sum()), -int(each[1].sum())))
     recipes = [recipe for recipe, same in ranked[:MOST_PIECES] if same[is_wrong].any()]
     # The readings near an admitted one are too many to follow each mistake on all calls.
     most = max((seen for _, seen in evidence.wrong), key=lambda seen: int(seen.wrong.sum()))
     recipes += attribute.misreadings(contract, [replace(most, places=None)], near=True)[:MOST_PIECES]
-    for recipe, part in product(recipes, (_parted, _parted_by_call)):
-        own, others = part(evidence, recipe)
+    for recipe, given_by in product(recipes, (_each, _whole_call)):
+        own, others = _split(evidence, recipe, given_by)
         explains = sum(int(seen.wrong.sum()) for _, seen in own.wrong)
-        whole = all(attribute.gives(contract, seen.call, seen.got, recipe) for _, seen in own.wrong)
+        whole = _gives_all(own, recipe)
         # Many recipes were tried, and each may give some values by luck.
         enough = explains >= (FEW if whole else FEW_SEEN) and (not isinstance(recipe, Misread) or _is_telling(own))
         if enough and (elsewhere := _elsewhere(own, recipe, legal)) is not None:
@@ -491,19 +510,36 @@ def _some(places: NDArray[np.int64]) -> NDArray[np.int64]:
     return places[np.unique(np.linspace(0, places.size - 1, min(places.size, 64)).astype(np.int64))]
 
 
-def _parted(evidence: Evidence, recipe: Recipe) -> tuple[Evidence, Evidence]:
+def _split(evidence: Evidence, recipe: Recipe, given_by: GivenBy) -> tuple[Evidence, Evidence]:
     """The evidence with the wrong values that a recipe gives only, and with the others only."""
     right = [probe for probe in evidence.probes if not probe[1].wrong.any()]
     own, others = (replace(evidence, others=None, wrong=[], probes=right, histogram=Counter()) for _ in range(2))
     for judged, seen in evidence.wrong:
-        codes = attribute.codes_of(judged.contract, judged.call, recipe)
-        same = (canonical(seen.got.codes, seen.got.dtype) == codes) & _can_happen(judged, recipe)
+        given = given_by(judged, seen, recipe) & _can_happen(judged, recipe)
         aside = np.zeros(seen.wrong.shape, np.bool_) if seen.aside is None else seen.aside
-        for part, mask in ((own, seen.wrong & same), (others, seen.wrong & ~same)):
+        for part, mask in ((own, seen.wrong & given), (others, seen.wrong & ~given)):
             if mask.any():
                 part.wrong.append((judged, replace(seen, wrong=mask, aside=aside | (seen.wrong & ~mask))))
                 part.measure(judged, seen.got, mask)
     return own, others
+
+
+GivenBy = Callable[[Judged, CheckedResult, Recipe], NDArray[np.bool_]]
+"""A function to the mask of a result's values that count as given by a recipe."""
+
+
+def _each(judged: Judged, seen: CheckedResult, recipe: Recipe) -> NDArray[np.bool_]:
+    """The mask of values that a recipe gives."""
+    codes = attribute.codes_of(judged.contract, judged.call, recipe)
+    return np.asarray(canonical(seen.got.codes, seen.got.dtype) == codes)
+
+
+def _whole_call(judged: Judged, seen: CheckedResult, recipe: Recipe) -> NDArray[np.bool_]:
+    """The mask of all values if a recipe gives them all, else of none.
+
+    In a call with another mistake, it may give infinities and zeros by luck.
+    """
+    return np.full(seen.wrong.shape, _each(judged, seen, recipe).all())
 
 
 def _can_happen(judged: Judged, recipe: Recipe) -> bool:
@@ -511,21 +547,6 @@ def _can_happen(judged: Judged, recipe: Recipe) -> bool:
     if not isinstance(recipe, Misread):
         return True
     return recipe.mistake.operands(judged.call, judged.contract.operands(judged.call)) is not None
-
-
-def _parted_by_call(evidence: Evidence, recipe: Recipe) -> tuple[Evidence, Evidence]:
-    """The evidence with the calls of which a recipe gives every value only, and with the others only.
-
-    In a call with another mistake, it may give infinities and zeros by luck.
-    """
-    right = [probe for probe in evidence.probes if not probe[1].wrong.any()]
-    own, others = (replace(evidence, others=None, wrong=[], probes=right, histogram=Counter()) for _ in range(2))
-    for judged, seen in evidence.wrong:
-        given = _can_happen(judged, recipe) and attribute.gives(judged.contract, seen.call, seen.got, recipe)
-        part = own if given else others
-        part.wrong.append((judged, seen))
-        part.measure(judged, seen.got, seen.wrong)
-    return own, others
 
 
 def _right_reading(evidence: Evidence, shown: Judged | None = None) -> Reading | None:

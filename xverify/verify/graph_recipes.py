@@ -93,7 +93,6 @@ def _follows(contract: Contract, graph: Graph, got: Tensor, recipe: Recipe) -> b
 
     def dequantized(contract: Contract, call: Call) -> Values:
         codes = codes_of(contract, call, recipe)
-        assert codes is not None
         operands = contract.operands(call)
         return Values(operands.output_dtype, codes.reshape(1, *operands.shape), np.zeros(operands.shape, np.bool_))
 

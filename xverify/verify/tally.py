@@ -15,7 +15,7 @@ from xverify.core.verdict import Verdict
 from xverify.verify import verdicts
 from xverify.verify.attribute import Attribution, Misread, Zeros, gives
 from xverify.verify.compare import Comparison, max_ulp
-from xverify.verify.evidence import Evidence, Explained, explained, explained_by, second_reading
+from xverify.verify.evidence import UNSIGNED, Evidence, Explained, explained, explained_by, second_reading
 from xverify.verify.findings import Discrepancy, Subject, witness_order
 from xverify.verify.ordinary import OrdinaryCalls
 from xverify.verify.shared_recipe import common
@@ -143,7 +143,7 @@ class Tally:
         self.last_was_wrong = False
         """True if the last outcome had values outside the legal set. Their finding is made at the end of the run."""
         self._recipes: dict[tuple[Subject, Cell], Reading | None] | None = None
-        """The result of `_shared_recipes`, until the next outcome."""
+        """The result of `_shared_recipes`, until the next outcome or `settle`."""
 
     def observe(self, judged: Judged, subject: Subject, outcome: Outcome, is_judged: bool) -> list[Discrepancy]:
         """Count an outcome, and list its discrepancies.
@@ -284,6 +284,7 @@ class Tally:
 
         A cell without a wrong value is left out unless implementations are characterised.
         """
+        self._recipes = None
         for (subject, cell), tally in self.ordered():
             if self.characterise or tally.wrong or tally.mixture is not None:
                 tally.evidence.settle(self.judged_by[subject, cell.contract])
@@ -339,10 +340,11 @@ class Tally:
             if isinstance(by.recipe, Misread) and by.elsewhere is None:
                 (commonest, _), *_ = mistakes[subject.name, cell.contract].most_common(1)
                 if by.recipe.mistake is not commonest:
-                    every[index] = explained(tally.evidence, [commonest, by.recipe.mistake])
-            elif isinstance(by.recipe, Zeros):
+                    likely = [commonest, by.recipe.mistake]
+                    every[index] = explained(tally.evidence, likely, thorough=not is_late())
+            elif isinstance(by.recipe, Zeros) or by.recipe == UNSIGNED:
                 likely = [mistake for mistake, _ in mistakes[subject.name, cell.contract].most_common(MOST_LIKELY)]
-                every[index] = explained_by(tally.evidence, likely) or by
+                every[index] = explained_by(tally.evidence, likely, thorough=not is_late()) or by
         return every
 
     def _shared_recipes(self) -> dict[tuple[Subject, Cell], Reading | None]:

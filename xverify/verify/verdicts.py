@@ -21,7 +21,7 @@ from xverify.core.dtypes import FLOATS, INTEGERS
 from xverify.core.rounding import is_subnormal
 from xverify.core.surroundings import Graph, changing_graph, changing_operators, surround
 from xverify.core.verdict import Verdict
-from xverify.verify.attribute import Attribution, Misread, Recipe, Zeros, evaluated, gives
+from xverify.verify.attribute import RESULTS, Attribution, Misread, Recipe, evaluated, gives
 from xverify.verify.compare import Comparison, compare
 from xverify.verify.details import detail_of, graph_detail, partly, types_detail
 from xverify.verify.findings import Discrepancy, Key
@@ -376,7 +376,7 @@ def value_clause(judged: Judged, recipe: Recipe | None) -> str:
 
     It is the formula's for an indexing mistake and for zeros.
     """
-    name = None if recipe is None or isinstance(recipe, Misread | Zeros) else recipe.name
+    name = None if recipe is None or isinstance(recipe, Misread) or recipe.name in RESULTS else recipe.name
     return judged.contract.value_clause(judged.call, name)
 
 
