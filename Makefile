@@ -63,24 +63,21 @@ gate: setup
 	$(BIN)/xverify gate --contract '*' --walk-only --budget 300s
 	$(BIN)/xverify gate --kernel xverify-numpy:packed --x-dtypes $(SUB_BYTE) --walk-only --budget 300s
 
-# The Numba and CUDA kernels under the gate, on types and editions that meet each of their loops. `make nightly` takes the whole
-# domain. The CUDA kernels need no card: their source is compiled as C++ and runs one thread after the other.
+# The Numba and CUDA kernels under the gate, on some types. tests/kernels meets the others: test_compiled_kinds.py and test_cuda.py
+# those of 16 bits, test_compiled_packed.py and test_cuda.py packed codes. `make nightly` takes the whole domain. The CUDA kernels
+# need no card: their source is compiled as C++ and runs one thread after the other.
 SOME_TYPES := --x-dtypes uint8,int32,float8_e4m3fn --scale-dtypes float32,float16
 SOME_EDITIONS := --contract 'onednn/DynamicDequantize-1@divide' --contract tensorflow/Dequantize@installed
-gate-numba-some: setup
-	$(BIN)/xverify gate --kernel xverify-numba $(SOME_TYPES) --walk-only --budget 300s
-	$(BIN)/xverify gate --kernel xverify-numba $(SOME_EDITIONS) --walk-only --budget 300s
-	$(BIN)/xverify gate --kernel xverify-numba:packed --x-dtypes int4 --scale-dtypes float32 --walk-only --budget 300s
 
 gate-cuda-some gate-cuda-on-cpu: export PYTHONPATH = tests/support/cuda_without_card
-gate-cuda-some: setup
-	$(BIN)/xverify gate --kernel xverify-cuda $(SOME_TYPES) --walk-only --budget 300s
-	$(BIN)/xverify gate --kernel xverify-cuda $(SOME_EDITIONS) --walk-only --budget 300s
-	$(BIN)/xverify gate --kernel xverify-cuda:packed --x-dtypes int4 --scale-dtypes float32 --walk-only --budget 300s
+gate-numba-some gate-cuda-some: gate-%-some: setup
+	$(BIN)/xverify gate --kernel xverify-$* $(SOME_TYPES) --walk-only --budget 300s
+	$(BIN)/xverify gate --kernel xverify-$* $(SOME_EDITIONS) --walk-only --budget 300s
+	$(BIN)/xverify gate --kernel xverify-$*:packed --x-dtypes int4 --scale-dtypes float32 --walk-only --budget 300s
 
-# -- checks of every night: the whole domain of each kernel, and the slow tests. 2 cores take about 20 minutes ------
+# -- checks of a release: the whole domain of each kernel, and the slow tests. 2 cores take about 20 minutes ----------
 
-# One after the other, and all of them, also after a failure.
+# Run it also after a change of the kernels. Steps run one after the other, and all of them, also after a failure.
 nightly:
 	$(MAKE) --keep-going --jobs 1 gate-numba gate-cuda-on-cpu test-slow
 

@@ -24,6 +24,15 @@ from xverify.oracles.protocol import Loaded, Oracle, Path, Setting, at_run
 from xverify.oracles.short_form import ShortCall, ShortForm, is_numpy
 from xverify.oracles.timing import Problem, Solve, Timing, Way
 
+RELEASES = (
+    ("3.13.*", "IREE 3.13, 2026-10"),
+    ("3.12.*", "IREE 3.12, 2026-10"),
+    ("3.11.*", "IREE 3.11, 2026-03"),
+    ("3.10.*", "IREE 3.10, 2026-02"),
+    ("3.9.*", "IREE 3.9, 2025-11"),
+)
+"""Minor releases and their months, by the upload of the first wheel to PyPI."""
+
 ORACLES = (
     Oracle(
         name="iree",
@@ -40,10 +49,7 @@ ORACLES = (
         surrounded=(Path(GRAPH, 0.02),),
         varies=tuple(Setting("isa", isa, (isa,)) for isa in ("generic", "x86-64-v3", "x86-64-v4")),
         timing=Timing("#882255", ">"),
-        releases=tuple(
-            ("3.%d.*" % minor, "IREE 3.%d, %s" % (minor, month))
-            for minor, month in ((9, "2025-11"), (10, "2026-02"), (11, "2026-03"), (12, "2026-10"), (13, "2026-10"))
-        ),
+        releases=RELEASES,
     ),
 )
 

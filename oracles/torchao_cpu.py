@@ -22,6 +22,16 @@ from xverify.oracles.protocol import Loaded, Oracle, Setting
 from xverify.oracles.short_form import ShortCall, ShortForm
 from xverify.oracles.timing import Problem, Solve, Timing, Way
 
+RELEASES = (
+    ("0.18.*", "torchao 0.18, 2026-08"),
+    ("0.17.*", "torchao 0.17, 2026-03"),
+    ("0.16.*", "torchao 0.16, 2026-02"),
+    ("0.15.*", "torchao 0.15, 2025-12"),
+    ("0.14.*", "torchao 0.14, 2025-10"),
+    ("0.13.*", "torchao 0.13, 2025-09"),
+)
+"""Minor releases and their months, by the upload of the first wheel to PyPI."""
+
 ORACLES = (
     Oracle(
         name="torchao",
@@ -37,14 +47,7 @@ ORACLES = (
             Setting("threads", "4", environment=(("OMP_NUM_THREADS", "4"),)),
         ),
         timing=Timing("#117733", "*", environment=(("OMP_NUM_THREADS", "{threads}"),)),
-        releases=(
-            ("0.18.*", "torchao 0.18, 2026-08"),
-            ("0.17.*", "torchao 0.17, 2026-03"),
-            ("0.16.*", "torchao 0.16, 2026-02"),
-            ("0.15.*", "torchao 0.15, 2025-12"),
-            ("0.14.*", "torchao 0.14, 2025-10"),
-            ("0.13.*", "torchao 0.13, 2025-09"),
-        ),
+        releases=RELEASES,
     ),
 )
 

@@ -19,6 +19,12 @@ from xverify.oracles.protocol import Loaded, Oracle, Path, Setting, at_run
 from xverify.oracles.short_form import ShortCall, ShortForm, is_numpy
 from xverify.oracles.timing import Problem, Solve, Timing, Way
 
+RELEASES = (
+    ("0.27.*", "TVM 0.27, 2026-09"),
+    ("0.26.*", "TVM 0.26, 2026-08"),
+)
+"""Minor releases and their months, by the upload of the first wheel to PyPI."""
+
 ORACLES = (
     Oracle(
         name="tvm",
@@ -35,10 +41,7 @@ ORACLES = (
         surrounded=(Path(GRAPH, 0.1),),
         varies=tuple(Setting("isa", isa, ("mcpu=%s" % isa,)) for isa in ("x86-64", "haswell", "skylake-avx512")),
         timing=Timing("#332288", "<", environment=(("TVM_NUM_THREADS", "{threads}"),)),
-        releases=(
-            ("0.27.*", "TVM 0.27, 2026-09"),
-            ("0.26.*", "TVM 0.26, 2026-08"),
-        ),
+        releases=RELEASES,
     ),
 )
 

@@ -40,7 +40,7 @@ def pytest_pyfunc_call() -> Generator[None, Any, Any]:
 def small_steps() -> Iterator[None]:
     """Make gates in this process send small calls in place of the largest ones, which cost most.
 
-    `tests/gate/test_largest.py` tests the real sizes.
+    `tests/gate/test_largest.py` tests the real sizes, and `tests/gate/test_gate_flawed.py` gates one kernel with them.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("xverify.gate.largest.STEPS", tuple(8192 * step + 27 for step in (1, 2, 4)))

@@ -39,7 +39,7 @@ def test_with_a_budget_an_edition_is_cut_only_if_there_are_more_shards_than_edit
 @pytest.mark.parametrize("count", [1, 2, 4, 7])
 def test_every_part_goes_to_one_shard_and_loads_are_level(count):
     listed = parts(WEIGHTS, 7000, count, most=100)
-    shards = [divided(listed, WEIGHTS, Shard(k, count), NO_STARTS) for k in range(1, count + 1)]
+    shards = [divided(listed, WEIGHTS, Shard(k, count), NO_STARTS, 60.0) for k in range(1, count + 1)]
     assert sorted(chain(*shards), key=listed.index) == listed
     loads = [sum(part.cases or 0 for part in shard) for shard in shards]
     assert max(loads) - min(loads) <= 100

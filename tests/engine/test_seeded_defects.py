@@ -48,10 +48,11 @@ REPRESENTATIVES = (
     "truncating",
     "nan_as_zero",
     "first_scale",
+    "tail",
     "dying",
     "refusing",
 )
-"""Defects of each severity, and of each part that names them. `make nightly` takes all others."""
+"""Defects of each severity, and one that a region names. `make nightly` takes all others."""
 
 Causes = dict[str, list[dict[str, Any]]]
 

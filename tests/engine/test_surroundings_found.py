@@ -55,8 +55,8 @@ class Noting:
         self.asked += requests
 
 
-def found(tmp_path, load: str) -> dict:
-    options = Options((contracts.get(MULTIPLY),), (flawed(load),), tmp_path, "test", "xverify sweep", 3, 60.0, 500)
+def found(tmp_path, load: str, cases: int = 500) -> dict:
+    options = Options((contracts.get(MULTIPLY),), (flawed(load),), tmp_path, "test", "xverify sweep", 3, 60.0, cases)
     return sweep(options, lambda event: None)
 
 
@@ -77,9 +77,10 @@ def test_a_finding_names_the_smallest_graph_and_the_default_level(tmp_path):
     assert report["run"]["phases"]["surrounded"] > 20
 
 
-@pytest.mark.slow
-def test_what_needs_no_graph_is_shown_without_one(tmp_path):
-    findings = [one for one in found(tmp_path, "load_optimising")["findings"] if one["verdict"] == "violation"]
+@pytest.mark.parametrize("cases", [100, pytest.param(500, marks=pytest.mark.slow)])
+def test_what_needs_no_graph_is_shown_without_one(tmp_path, cases):
+    report = found(tmp_path, "load_optimising", cases)
+    findings = [one for one in report["findings"] if one["verdict"] == "violation"]
     assert findings
     for finding in findings:
         assert (finding["subject"]["options"], finding["shrunk"]) == ("graph all", "minimal")

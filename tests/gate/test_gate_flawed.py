@@ -20,6 +20,7 @@ from xverify.engine.gate_plan import Scope, walk_batches
 from xverify.oracles.protocol import Oracle
 from xverify.oracles.python_target import find_function
 from xverify.strategies.large import STEPS
+from xverify.verify.evidence import Explained
 from xverify.workers.case import Case
 from xverify.workers.in_process import InProcessWorker
 from xverify.workers.pool import AnyWorker
@@ -37,7 +38,6 @@ def one_walk_for_all(monkeypatch: pytest.MonkeyPatch, walks: dict):
         return copy(walks[key])
 
     monkeypatch.setattr("xverify.gate.gate.walk_batches", walk)
-    monkeypatch.setattr("xverify.gate.largest.STEPS", STEPS)  # some faults need the real sizes
 
 
 @pytest.fixture(scope="module")
@@ -65,12 +65,15 @@ def here(target: str, oracle: Oracle, directory: Path, *, bell: Event, **_: obje
     return InProcessWorker(find_function(target), fenv.current(), bell=bell)
 
 
+PAST_FLOAT32 = "index_in_float32"
+"""The kernel that is wrong only in the largest calls. Its gate has their real sizes."""
+
 REPRESENTATIVES = (
     "int8_difference_wraps", "last_axis_refused", "always_float32", "fnuz_nan_as_negative_zero", "uint4_read_as_signed",
     "blocks_interleaved", "multiplied_by_inverse", "scales_of_first_call", "output_buffer_kept", "axis_zero_taken_as_absent",
     "anything_that_broadcasts_taken", "narrow_range_not_looked_at", "tail_written_past_end", "odd_rest_never_ends",
     "subnormals_flushed", "address_aligned_down", "absent_zero_point_read", "upper_nibble_first",
-    "later_blocks_alternate", "pitch_of_scale_ignored", "rows_above_65535_left_out",
+    "later_blocks_alternate", "pitch_of_scale_ignored", "rows_above_65535_left_out", PAST_FLOAT32,
 )  # fmt: skip
 """Kernels that cover each file, verdict and contract. `make nightly` takes all others."""
 
@@ -94,6 +97,10 @@ def test_a_flawed_kernel_is_stopped(flawed: Flawed, folder: Path, monkeypatch: p
     monkeypatch.syspath_prepend(KERNELS)  # this also removes what a kernel's file adds to the path
     dies = flawed.native or flawed.expected & {"crash", "hang"}
     worker = Worker if dies else partial(here, target_of(flawed.target, folder))
+    if flawed.name == PAST_FLOAT32:
+        monkeypatch.setattr("xverify.gate.largest.STEPS", STEPS)
+        # To name the mistake of 16 million values would take most of the time, and tells nothing about the verdict.
+        monkeypatch.setattr("xverify.verify.tally.explained", lambda *_: Explained(None))
     found = detect(flawed, 0, folder, 120, worker)
     assert found.verdicts & flawed.expected, f"{found.verdicts or 'nothing'} for {sorted(flawed.expected)}"
     assert found.seconds is not None

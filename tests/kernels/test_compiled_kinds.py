@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -305,15 +306,28 @@ def test_one_scale_for_all(name: str, scale_name: str, out_dtype: str) -> None:
         both(x, scale, zero_points_of_kind(name, (), number), out_dtype=out_dtype)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("processor", LESSER)
-def test_for_a_processor_with_fewer_instructions(processor: str) -> None:
-    """Run tests of this file in a process that compiles every loop again for that processor."""
+def run_for_processor(processor: str, tests: Sequence[str]) -> None:
+    """Run tests in a process that compiles every loop again for that processor."""
     features = LESSER[processor]
     if "NUMBA_CPU_NAME" in os.environ or not all(has(feature[1:]) for feature in features.split(",") if feature):
         pytest.skip("this processor has not these instructions, or is already taken for another")
     if processor == "haswell" and not has("avx512f"):
         pytest.skip("this processor is like that one: all other tests compile the same instructions")
+    environment = {**os.environ, "NUMBA_CPU_NAME": processor, "NUMBA_CPU_FEATURES": features}
+    command = [sys.executable, "-m", "pytest", "-n0", "-x", "-q", "-p", "no:cacheprovider", "--tb=short", *tests]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert "skipped" not in done.stdout
+
+
+def test_two_loops_for_a_processor_without_the_newest_instructions() -> None:
+    names = ("products_that_float32_would_round_to_a_midpoint", "codes_of_a_byte")
+    run_for_processor("haswell", [f"{__file__}::test_{name}" for name in names])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("processor", LESSER)
+def test_for_a_processor_with_fewer_instructions(processor: str) -> None:
     tests = [f"{Path(__file__).with_name('test_compiled_rows.py')}::test_rows_that_share_their_scales"]
     tests += [
         f"{__file__}::test_{name}"
@@ -323,8 +337,4 @@ def test_for_a_processor_with_fewer_instructions(processor: str) -> None:
             "long_runs_of_float_codes", "division",
         )
     ]  # fmt: skip
-    environment = {**os.environ, "NUMBA_CPU_NAME": processor, "NUMBA_CPU_FEATURES": features}
-    command = [sys.executable, "-m", "pytest", "-n0", "-x", "-q", "-p", "no:cacheprovider", "--tb=short", *tests]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stdout[-3000:]
-    assert "skipped" not in done.stdout
+    run_for_processor(processor, tests)

@@ -56,7 +56,6 @@ def peer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         yield oracle, ask
 
 
-@pytest.mark.slow
 def test_a_script_of_a_graph_runs_alone(tmp_path: Path) -> None:
     got = gave("float32", [2], ["0.0", "5.0"], ["0x00000000", "0x40a00000"])
     legal = [wrong([1], ("5.0", "0x40a00000"), ("6.0", "0x40c00000", ["exact"]))]

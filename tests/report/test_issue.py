@@ -381,7 +381,6 @@ def test_short_scripts_of_memory_and_of_different_answers(tmp_path: Path) -> Non
     assert lines == [f"{name} unchanged: True shared with the output: False" for name in ("x", "scale")]
 
 
-@pytest.mark.slow
 def test_a_short_script_of_tensorflow(tmp_path: Path) -> None:
     witness = {
         "call": range_call(),

@@ -69,9 +69,9 @@ def sentence_of(report: object) -> str:
     return ""
 
 
-@pytest.mark.slow
-def test_the_light_check_agrees_with_jsonschema_on_damage() -> None:
-    """Each value of the report is dropped, and replaced by values of other types."""
+@pytest.mark.parametrize("one_of", [20, pytest.param(1, marks=pytest.mark.slow)])
+def test_the_light_check_agrees_with_jsonschema_on_damage(one_of: int) -> None:
+    """Each value of the report, or one of 20, is dropped, and replaced by values of other types."""
     report = sample_report()
     report["findings"][0]["ulp_histogram"] = report["findings"][1]["ulp_histogram"]
     report["findings"][0]["followed"] = report["findings"][3]["followed"]
@@ -80,7 +80,7 @@ def test_the_light_check_agrees_with_jsonschema_on_damage() -> None:
     report["editions"] = report["editions"][:1]
     validator = jsonschema.Draft202012Validator(schema())
     refused = Counter[bool]()
-    for path in paths(report):
+    for path in paths(report)[::one_of]:
         for damage in ("drop", None, 7, -2, True, "x", [], {}, [3], {"a": 1}):
             changed = copy.deepcopy(report)
             inner = changed
@@ -94,8 +94,8 @@ def test_the_light_check_agrees_with_jsonschema_on_damage() -> None:
             refused[accepted] += 1
             if path != ("schema",):
                 assert accepted == validator.is_valid(changed), (path, damage)
-    assert refused[False] > 500
-    assert refused[True] > 100
+    assert refused[False] > 500 / one_of
+    assert refused[True] > 100 / one_of
 
 
 @pytest.mark.parametrize(

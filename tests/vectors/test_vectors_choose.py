@@ -10,7 +10,7 @@ from xverify import contracts
 from xverify.core.call import Call, Tensor
 from xverify.vectors import jsonl, node_tests
 from xverify.vectors.choose import FIRST, SECOND, SIZES, Vector, choose, vectors_of
-from xverify.vectors.corpus import corpus
+from xverify.vectors.corpus import Corpus, corpus
 
 
 def vector(number: int, *features: object, tier: int = FIRST) -> Vector:
@@ -51,15 +51,22 @@ def test_calls_have_their_results_or_the_clauses_that_forbid_them() -> None:
         assert len(v.legal) == len(v.readings)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("size", ["small", "full"])
-def test_the_corpus_of_the_newest_edition_keeps_its_limits(size: str) -> None:
-    made = corpus(contracts.get(contracts.newest()), size)
+def limits_are_kept(made: Corpus, size: str) -> None:
     lines = sum(len(jsonl.line(made.contract, v)) for v in made.vectors)
     tests = sum(map(node_tests.disk_bytes, made.node_tests))
     assert 0.8 * SIZES[size].lines < lines <= SIZES[size].lines
     assert 0.8 * SIZES[size].node_tests < tests <= SIZES[size].node_tests
     assert SIZES[size].total <= {"small": 2_000_000, "full": 50_000_000}[size]
+
+
+def test_a_small_corpus_keeps_its_limits() -> None:
+    limits_are_kept(small_corpus(), "small")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", ["small", "full"])
+def test_the_corpus_of_the_newest_edition_keeps_its_limits(size: str) -> None:
+    limits_are_kept(corpus(contracts.get(contracts.newest()), size), size)
 
 
 def test_a_subnormal_result_is_kept() -> None:

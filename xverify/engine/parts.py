@@ -20,8 +20,10 @@ MOST_CASES = 2000
 """The largest number of cases of a part. An edition with more cases is cut into slices, however many shards there are."""
 
 CASES_OF_START = 1000
-"""The number of cases that take as long as an implementation's start, the first calls of its planner, and the processes that
-confirm its deaths: 7 s for each of TensorFlow's implementations. Others take less."""
+"""The start of an implementation takes as long as this many cases.
+
+TensorFlow's takes 7 s with its first calls and the confirmation of its deaths. Others start faster.
+"""
 
 CASES_PER_SECOND = 130
 """The number of cases that one shard makes in a second of its budget, about."""
@@ -105,7 +107,7 @@ def divided(
     weights: Mapping[str, float],
     shard: Shard,
     answering: Mapping[str, Collection[str]],
-    seconds: float = 0.0,
+    seconds: float,
 ) -> list[Part]:
     """The parts of one shard, in the order of ``listed``.
 
