@@ -515,9 +515,9 @@ def _split(evidence: Evidence, recipe: Recipe, given_by: GivenBy) -> tuple[Evide
     right = [probe for probe in evidence.probes if not probe[1].wrong.any()]
     own, others = (replace(evidence, others=None, wrong=[], probes=right, histogram=Counter()) for _ in range(2))
     for judged, seen in evidence.wrong:
-        given = given_by(judged, seen, recipe) & _can_happen(judged, recipe)
+        explained_values = given_by(judged, seen, recipe) & _can_happen(judged, recipe)
         aside = np.zeros(seen.wrong.shape, np.bool_) if seen.aside is None else seen.aside
-        for part, mask in ((own, seen.wrong & given), (others, seen.wrong & ~given)):
+        for part, mask in ((own, seen.wrong & explained_values), (others, seen.wrong & ~explained_values)):
             if mask.any():
                 part.wrong.append((judged, replace(seen, wrong=mask, aside=aside | (seen.wrong & ~mask))))
                 part.measure(judged, seen.got, mask)
