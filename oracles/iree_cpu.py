@@ -24,14 +24,8 @@ from xverify.oracles.protocol import Loaded, Oracle, Path, Setting, at_run
 from xverify.oracles.short_form import ShortCall, ShortForm, is_numpy
 from xverify.oracles.timing import Problem, Solve, Timing, Way
 
-RELEASES = (
-    ("3.13.*", "IREE 3.13, 2026-10"),
-    ("3.12.*", "IREE 3.12, 2026-10"),
-    ("3.11.*", "IREE 3.11, 2026-03"),
-    ("3.10.*", "IREE 3.10, 2026-02"),
-    ("3.9.*", "IREE 3.9, 2025-11"),
-)
-"""Minor releases and their months, by the upload of the first wheel to PyPI."""
+MONTHS = {9: "2025-11", 10: "2026-02", 11: "2026-03", 12: "2026-10", 13: "2026-10"}
+"""Months of the minor releases of IREE 3, by the upload of the first wheel to PyPI."""
 
 ORACLES = (
     Oracle(
@@ -49,33 +43,26 @@ ORACLES = (
         surrounded=(Path(GRAPH, 0.02),),
         varies=tuple(Setting("isa", isa, (isa,)) for isa in ("generic", "x86-64-v3", "x86-64-v4")),
         timing=Timing("#882255", ">"),
-        releases=RELEASES,
+        releases=tuple(("3.%d.*" % minor, "IREE 3.%d, %s" % (minor, month)) for minor, month in MONTHS.items()),
     ),
 )
 
 MODULES = 1024
 """The number of compiled modules in the cache."""
 
+_FLOAT8 = ("E4M3_FN", "E4M3_FNUZ", "E5M2", "E5M2_FNUZ", "E8M0_FNU")
 _TYPES: Dict[str, str] = {
     **{"int%d" % bits: "SINT_%d" % bits for bits in (8, 16, 32)},
     **{"uint%d" % bits: "UINT_%d" % bits for bits in (8, 16, 32)},
     **{"float%d" % bits: "FLOAT_%d" % bits for bits in (16, 32, 64)},
     "bfloat16": "BFLOAT_16",
-    "float8_e4m3fn": "FLOAT_8_E4M3_FN",
-    "float8_e4m3fnuz": "FLOAT_8_E4M3_FNUZ",
-    "float8_e5m2": "FLOAT_8_E5M2",
-    "float8_e5m2fnuz": "FLOAT_8_E5M2_FNUZ",
-    "float8_e8m0fnu": "FLOAT_8_E8M0_FNU",
+    **{"float8_" + name.replace("_", "").lower(): "FLOAT_8_" + name for name in _FLOAT8},
 }
 """IREE's names of the dtypes that have whole bytes. Its front end converts no DequantizeLinear of others."""
 
 
 def load(cpu: str = "host") -> Loaded:
-    """Import IREE.
-
-    Args:
-        cpu: LLVM's name of the processor to compile for; "host" for this one.
-    """
+    """Import IREE. `cpu` is LLVM's name of the processor to compile for; "host" is this one."""
 
     def run(module: _Module, fed: Mapping[str, Tensor]) -> Array:
         views = [module.view(tensor) for tensor in fed.values()]
@@ -151,9 +138,8 @@ def _compiler(cpu: str, driver: str = "local-sync") -> Callable[[bytes], _Module
                 made = invocation.parse_source(source) and invocation.execute()
             if not made:
                 messages.seek(0)
-                raise RuntimeError(
-                    "; ".join(re.findall("error: (.*)", messages.read().decode())) or "no reason is given"
-                )
+                reasons = re.findall("error: (.*)", messages.read().decode())
+                raise RuntimeError("; ".join(reasons) or "no reason is given")
             output = Output.open_membuffer()
             invocation.output_vm_bytecode(output)
             bytecode = bytes(output.map_memory())
