@@ -356,7 +356,7 @@ def explained(evidence: Evidence, likely: Sequence[Misindexing] = (), thorough: 
 
 
 def _near_mistakes(contract: Contract, results: Sequence[CheckedResult]) -> tuple[Misread, ...]:
-    """The indexing mistakes, each followed by a reading near an admitted one, that give these results and show in them."""
+    """The indexing mistakes with a reading near an admitted one that give these results and show in them."""
     found = attribute.misreadings(contract, results, near=True)
     return tuple(each for each in found if _is_shown(contract, results, each))
 
