@@ -61,9 +61,17 @@ class Shrunk:
 
 
 def reproduces(
-    finding: Finding, contract: Contract, call: Call, ask: Ask, ask_reference: Ask | None = None
+    finding: Finding,
+    contract: Contract,
+    call: Call,
+    ask: Ask,
+    ask_reference: Ask | None = None,
+    is_judged: bool = False,
 ) -> tuple[Discrepancy, Outcome | None] | None:
-    """The discrepancy of a finding on another call, with the outcome that shows it; None if it is absent."""
+    """The discrepancy of a finding on another call, with the outcome that shows it; None if it is absent.
+
+    ``is_judged`` tells if wrong values of the reference are violations of their own, see `variants.differences`.
+    """
     judged = verdicts.judge(contract, call)
     key, label = finding.key, finding.key.subject
     if key.verdict == Verdict.CONFLICT:
@@ -72,7 +80,7 @@ def reproduces(
     outcome = ask(call)
     if finding.outcome is not None and finding.outcome.stage == AT_RUN != outcome.stage:
         return None  # a refusal before the run is another mistake, or none
-    for discrepancy in _discrepancies(finding, judged, label, outcome, ask, ask_reference):
+    for discrepancy in _discrepancies(finding, judged, label, outcome, ask, ask_reference, is_judged):
         if discrepancy is not None and discrepancy.key == key:
             return discrepancy, outcome
     return None
@@ -95,7 +103,13 @@ def faults(finding: Finding, judged: Judged, outcome: Outcome, ask: Ask) -> list
 
 
 def _discrepancies(
-    finding: Finding, judged: Judged, label: str, outcome: Outcome, ask: Ask, ask_reference: Ask | None
+    finding: Finding,
+    judged: Judged,
+    label: str,
+    outcome: Outcome,
+    ask: Ask,
+    ask_reference: Ask | None,
+    is_judged: bool = False,
 ) -> list[Discrepancy | None]:
     discrepancies: list[Discrepancy | None] = [
         verdicts.died(judged, label, outcome),
@@ -107,7 +121,8 @@ def _discrepancies(
     ]
     verdict = finding.key.verdict
     if variants.setting_of(label) and ask_reference:
-        discrepancies = [*variants.differences(judged, label, ask_reference(judged.call), outcome), *discrepancies]
+        between = variants.differences(judged, label, ask_reference(judged.call), outcome, is_judged)
+        discrepancies = [*between, *discrepancies]
     elif verdict == Verdict.NONDETERMINISTIC:
         discrepancies.append(verdicts.nondeterministic(judged, label, outcome, ask(judged.call)))
     if (
@@ -151,7 +166,9 @@ def _discrepancies(
     return discrepancies
 
 
-def focus(finding: Finding, contract: Contract, ask: Ask, ask_reference: Ask | None = None) -> tuple[int, ...]:
+def focus(
+    finding: Finding, contract: Contract, ask: Ask, ask_reference: Ask | None = None, is_judged: bool = False
+) -> tuple[int, ...]:
     """The index of the first value that shows the finding; zeros if no single value does."""
     call, outcome = finding.call, finding.outcome
     assert call is not None
@@ -162,7 +179,7 @@ def focus(finding: Finding, contract: Contract, ask: Ask, ask_reference: Ask | N
     if finding.key.verdict == Verdict.CHANGED and ask_reference:
         return changes.first_difference(finding, judged, outcome, ask_reference(call)) or nowhere
     if finding.key.verdict == Verdict.NONDETERMINISTIC and ask_reference:
-        return variants.first_difference(ask_reference(call), outcome) or nowhere
+        return variants.first_difference(judged, ask_reference(call), outcome, is_judged) or nowhere
     comparison = verdicts.compared(judged, outcome)
     if comparison is None or judged.legal is None:
         return nowhere
@@ -187,6 +204,7 @@ def shrink(
     seed: int,
     out_of_time: Callable[[], bool] = lambda: False,
     ask_all: AskAll | None = None,
+    is_judged: bool = False,
 ) -> Shrunk | None:
     """Search the smallest call that keeps the finding's key.
 
@@ -198,6 +216,7 @@ def shrink(
         seed: the seed of the search.
         out_of_time: tells if the search must end.
         ask_all: makes several calls of the implementation at once; None to make them one by one.
+        is_judged: true if wrong values of what it is compared with are violations of their own.
 
     Returns:
         None if not even the witness shows the finding again.
@@ -238,7 +257,7 @@ def shrink(
             ended_early = True
             return False
         evaluations += 1
-        reproduced = reproduces(finding, contract, candidate, asked, ask_reference)
+        reproduced = reproduces(finding, contract, candidate, asked, ask_reference, is_judged)
         shown[digest] = reproduced is not None
         deaths += deadly and reproduced is not None
         if reproduced is not None:
@@ -278,7 +297,7 @@ def shrink(
     # If no draw shows it (NoSuchExample), or Hypothesis gives up, the best call so far stands.
     with suppress(HypothesisException):
         find(
-            smaller_calls(best[1], focus(finding, contract, ask, ask_reference)),
+            smaller_calls(best[1], focus(finding, contract, ask, ask_reference, is_judged)),
             shows,
             settings=settings(
                 max_examples=MOST_EVALUATIONS,
