@@ -24,6 +24,7 @@ from xverify.verify.findings import Discrepancy, Finding
 from xverify.verify.graph_recipes import violates_by_recipe
 from xverify.verify.rewrites import violates_in_graph
 from xverify.verify.rewritten_graphs import is_rewrite
+from xverify.verify.shown import shown as departures_shown
 from xverify.verify.verdicts import Judged
 
 Ask = Callable[[Call], Outcome]
@@ -228,6 +229,7 @@ def shrink(
     best: tuple[tuple[int, ...], Call, Discrepancy, Outcome | None] | None = None
     ended_early, most = False, MOST_EVALUATIONS
     is_allowed = contract.judge(call).verdict == "allowed"
+    needed = _shown(finding, contract, call, finding.outcome)
     shown: dict[str, bool] = {}
     answered: dict[str, Outcome] = {}
 
@@ -258,6 +260,9 @@ def shrink(
             return False
         evaluations += 1
         reproduced = reproduces(finding, contract, candidate, asked, ask_reference, is_judged)
+        # A call that shows one of several mistakes would be no witness of the others.
+        if reproduced is not None and not needed <= _shown(finding, contract, candidate, reproduced[1]):
+            reproduced = None
         shown[digest] = reproduced is not None
         deaths += deadly and reproduced is not None
         if reproduced is not None:
@@ -312,6 +317,14 @@ def shrink(
     leave_out_surroundings()
     plainer()
     return Shrunk(best[1], best[3], best[2], evaluations, not ended_early)
+
+
+def _shown(finding: Finding, contract: Contract, call: Call, outcome: Outcome | None) -> frozenset[str]:
+    """The tokens of the departures of a violation's recipe that a call shows."""
+    if finding.key.verdict != Verdict.VIOLATION or finding.attribution is None or outcome is None:
+        return frozenset()
+    masks = departures_shown(verdicts.judge(contract, call), outcome, finding.attribution.reading)
+    return frozenset(token for token, mask in masks.items() if mask.any())
 
 
 def _is_where_seen(finding: Finding, contract: Contract, call: Call) -> bool:
