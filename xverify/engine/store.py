@@ -457,9 +457,10 @@ def _witness(state: RunState, finding: Finding, call: Call, with_values: bool) -
 
 
 def legal_entries(contract: Contract, call: Call, outcome: Outcome, finding: Finding) -> list[dict[str, Any]]:
-    """The wrong values of an outcome, each with its legal codes, and with the departures that it shows if there are several.
+    """The wrong values of an outcome, each with its legal codes, and the departures that it shows.
 
-    If there are none, the flushed values; if there are none of those, the values that differ from the first reading.
+    Departures are told apart only if the recipe has several. If there are no wrong values, the entries are the flushed ones; if
+    there are none of those, the values that differ from the first reading.
     """
     judged = judge(contract, call)
     legal, got = judged.legal, outcome.tensor
