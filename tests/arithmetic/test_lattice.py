@@ -322,7 +322,8 @@ WORDS = {
     "flush-folded": "for zero in x * scale only", "negated": "adds 0 - zero point", "clamped": "and for NaN",
     "limited-float16": "casts x and the zero point to float16 with the largest number",
     "cast-last-bit": "casts x and the zero point to bfloat16 by half of the last kept bit",
-    "fused-float16": "to float16, with the largest float32", "unsigned": "loses the sign of zero",
+    "fused-float16": "to float16, subtracts no product that is 0",
+    "fused-float16-always": "zero point * scale to float16", "unsigned": "loses the sign of zero",
 }  # fmt: skip
 
 

@@ -408,6 +408,40 @@ def test_a_zero_point_and_its_product_are_cast_by_the_last_bit() -> None:
     assert compare(reading, operands) == 1
 
 
+@pytest.mark.parametrize(
+    ("operation", "scale", "zero_point", "due"),
+    [
+        ("fused-float16", -1.0, 0, 0x8000),  # 0 * -1, without a subtraction
+        ("fused-float16-always", -1.0, 0, 0x0000),  # -0 - -0
+        ("fused-float16", np.inf, 3, 0xFFFF),  # infinity - infinity
+        ("fused-float16-always", 30000.0, 3, 0xFC00),  # 90000 is infinity in float16
+    ],
+)
+def test_a_product_of_the_zero_point_is_cast_to_float16(
+    operation: Any, scale: float, zero_point: int, due: int
+) -> None:
+    codes = {"x": np.array([0 if zero_point == 0 else 1], np.uint8), "zero_point": np.array([zero_point], np.uint8)}
+    types = {"x": "uint8", "zero_point": "uint8", "scale": "float16"}
+    operands = Operands({**codes, "scale": encode("float16", np.array([scale]))}, types, "float16", (1,))
+    reading = Stepwise(operation=operation, precision="float32")
+    assert canonical(reading.evaluate(operands), "float16").tolist() == [due]
+    assert compare(reading, operands) == 1
+
+
+@pytest.mark.parametrize(("operation", "scale_cast"), [("multiply", "last-bit"), ("fused-last-bit", "none")])
+def test_a_cast_by_the_last_bit_keeps_infinity(operation: Any, scale_cast: Any) -> None:
+    """With the largest float32 for infinity, 0 * infinity were 0, and infinity - infinity infinity."""
+    codes = {"x": np.array([0, 2], np.int8).view(np.uint8), "zero_point": np.array([1, 1], np.int8).view(np.uint8)}
+    types = {"x": "int8", "zero_point": "int8", "scale": "bfloat16"}
+    if operation == "multiply":
+        del codes["zero_point"], types["zero_point"]
+    operands = Operands({**codes, "scale": encode("bfloat16", np.array([np.inf] * 2))}, types, "bfloat16", (2,))
+    reading = Stepwise(scale_cast=scale_cast, operation=operation, precision="float32")
+    infinite = 0xFFFF if operation == "fused-last-bit" else 0x7F80
+    assert canonical(reading.evaluate(operands), "bfloat16").tolist() == [0xFFFF, infinite]
+    assert compare(reading, operands) == 2
+
+
 def test_operands_are_cast_by_the_last_bit() -> None:
     """600 stays, and 523 becomes 520: the difference is 80. The usual casts give 524 and 76."""
     codes = {role: np.array([number], np.int16).view(np.uint16) for role, number in (("x", 600), ("zero_point", 523))}

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 from tallied_calls import ONE, asked, tallied
 
 from xverify import contracts
@@ -70,12 +71,13 @@ def test_a_reading_far_from_the_admitted_ones_needs_more_values_too() -> None:
     assert FAR in {reading.name for reading in row.evidence.others or ()}
 
 
-def test_a_scale_of_infinity_is_changed_together_with_x() -> None:
-    """Each product of it is an infinity or NaN, and shows no number that is read for NaN."""
+@pytest.mark.parametrize(("scale", "reading"), [(np.inf, "exact"), (2.0**-127, "flush-inputs")])
+def test_a_scale_that_gives_no_numbers_is_changed_together_with_x(scale: float, reading: str) -> None:
+    """Each product of it is an infinity, NaN or a flushed zero, and shows no number that is read for NaN."""
     edition = contracts.get("ai.onnx/DequantizeLinear-19")
     x = Tensor("float8_e4m3fn", np.arange(0x41, 0x100, dtype=np.uint8))
-    call = Call(edition.id, {"x": x, "scale": tensor("float32", np.inf)})
-    read = "float8_e4m3fn-without-negative-nan@exact"
+    call = Call(edition.id, {"x": x, "scale": tensor("float32", scale)})
+    read = f"float8_e4m3fn-without-negative-nan@{reading}"
     row, _ = enriched(recipe=read, first=judge(edition, call))
     recipe = explained(row.evidence).recipe
     assert recipe is not None

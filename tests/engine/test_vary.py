@@ -195,6 +195,17 @@ def test_a_scale_without_subnormal_numbers_may_be_one_as_float32() -> None:
     assert [(one.key.verdict, one.values) for one in found] == [("ambiguity", 1), ("nondeterministic", 1)]
 
 
+def test_a_legal_value_beside_a_violation_is_that_violation() -> None:
+    """0.5, -1 and 1.5 are due."""
+    judged = judge(contracts.get(ONNX), call())
+    wrong, right = gives(9, -1, 1.5), gives(0.5, -1, 1.5)
+    assert differences(judged, "it[threads=8]", wrong, right, is_judged=True) == []
+    assert len(differences(judged, "it[threads=8]", wrong, right)) == 1
+    assert len(differences(judged, "it[threads=8]", right, wrong, is_judged=True)) == 1
+    (both,) = differences(judged, "it[threads=8]", wrong, gives(0.5, 7, 1.5), is_judged=True)
+    assert both.values == 1
+
+
 def test_the_summary_says_between_which_settings() -> None:
     judged = judge(contracts.get(ONNX), call())
     (found,) = differences(judged, "it[threads=8]==1.0", gives(1, 2, 3), gives(1, 2, 4))
@@ -255,6 +266,18 @@ def test_what_is_unsteady_in_every_way_is_not_put_down_to_a_setting(tmp_path: Pa
     assert {(name, detail) for name, verdict, detail in said(report) if verdict == "nondeterministic"} == {
         ("unsteady", ""), ("unsteady[isa=old]", "isa=old"),
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(("judged_by", "differ"), [((MULTIPLY,), set()), ((), {"threads=8"})])
+def test_a_setting_without_the_mistake_of_the_usual_one_is_no_second_finding(
+    tmp_path: Path, judged_by: tuple[str, ...], differ: set[str]
+) -> None:
+    """Without an edition that judges the usual setting, only the difference tells."""
+    settings = (Setting("threads", "8", ("threads=8",)),)
+    mistaken = replace(FAKE, name="mistaken", arguments=("mistaken",), varies=settings, judged_by=judged_by)
+    report = swept(tmp_path, mistaken, "threads", (MULTIPLY,), 100)
+    assert {detail for _, verdict, detail in said(report) if verdict == "nondeterministic"} == differ
+    assert any(one[:2] == ("mistaken", "violation") for one in said(report)) == bool(judged_by)
 
 
 def test_onnxruntime_gives_the_same_bits_with_any_threads_and_flushes_when_told_to(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ LARGEST = {
     dtype: (2 - Fraction(2) ** -FORMATS[dtype].mantissa_bits) * Fraction(2) ** FORMATS[dtype].bias
     for dtype in ("float32", "float16", "bfloat16")
 }
+FUSED = ("fused", "fused-last-bit", "fused-float16", "fused-float16-always")
 LEAST_NORMAL = {dtype: Fraction(2) ** (1 - FORMATS[dtype].bias) for dtype in ("float32", "float16", "bfloat16")}
 
 
@@ -40,10 +41,7 @@ def by_stages(reading: Any, triple: TypedTriple) -> int:
     # The form x * scale - zero point * scale needs a zero point, and a subtraction that is exact or rounds its operands.
     two_products = (
         reading.operation == "folded-always"
-        or (
-            reading.operation in ("folded", "fused", "fused-last-bit", "fused-float16")
-            and triple.zero_point is not None
-        )
+        or (reading.operation in ("folded", *FUSED) and triple.zero_point is not None)
     ) and (reading.subtraction == "exact" or reading.subtraction.startswith("operands-"))
     without_zero_point = triple.zero_point is None or reading.subtraction == "ignored"
     x, zero_point = triple.x, Fraction(0) if without_zero_point else triple.zero_point
@@ -67,12 +65,10 @@ def by_stages(reading: Any, triple: TypedTriple) -> int:
     if two_products:
         omits = False
         if reading.operation == "fused-last-bit" and out == "bfloat16":
-            cast = decode(out, by_last_bit(step(multiply(decode(out, by_last_bit(zero_point)), scale))))
-            base = limited(cast, LARGEST["float32"])
-        elif reading.operation == "fused-float16" and out == "float16":
-            cast = rounded(out, step(multiply(rounded(out, zero_point), scale)))
-            base = limited(cast, LARGEST["float32"])
-            omits = bool({zero_point, base} & {Fraction(0), "-0"})
+            base = decode(out, by_last_bit(step(multiply(decode(out, by_last_bit(zero_point)), scale))))
+        elif reading.operation.startswith("fused-float16") and out == "float16":
+            base = rounded(out, step(multiply(rounded(out, zero_point), scale)))
+            omits = reading.operation == "fused-float16" and bool({zero_point, base} & {Fraction(0), "-0"})
         else:
             base = step(multiply(zero_point, scale))
         if reading.subnormals == "flush-folded":
@@ -86,9 +82,7 @@ def by_stages(reading: Any, triple: TypedTriple) -> int:
         if reading.subtraction == "negated" and triple.zero_point is not None and difference == "-0":
             difference = Fraction(0)
         # A formula without a difference rounds none.
-        if reading.difference != "exact" and not (
-            reading.operation in ("folded", "fused", "folded-always", "fused-last-bit", "fused-float16") and folds
-        ):
+        if reading.difference != "exact" and not (reading.operation in ("folded", "folded-always", *FUSED) and folds):
             difference = rounded(named(reading.difference, out), difference)
         if reading.precision == "float64":  # shows with a float zero point only
             difference = rounded("float64", difference)
@@ -126,7 +120,7 @@ def scale_of(reading: Any, triple: TypedTriple) -> Value:
     """The scale after its cast and flushing."""
     kind = triple.scale_dtype if reading.scale_cast == "none" else named(reading.scale_cast, triple.out)
     if kind == "last-bit":
-        kind, scale = "bfloat16", limited(decode("bfloat16", by_last_bit(triple.scale)), LARGEST["float32"])
+        kind, scale = "bfloat16", decode("bfloat16", by_last_bit(triple.scale))
     else:
         scale = triple.scale if reading.scale_cast == "none" else rounded(kind, triple.scale)
     if reading.subnormals in ("flush-inputs", "flush-all"):

@@ -21,7 +21,7 @@ def load(*settings: str) -> Loaded:
 
     The instruction set "old" has other last bits where x is 7. 3 threads refuse empty tensors, and 8 change
     nothing. "denormals=zero" gives zero for subnormal numbers, "denormals=wrong" for infinity too. "unsteady" has other last
-    bits where x is 9, every second time.
+    bits where x is 9, every second time. "mistaken" gives three times the value where x is 1, but not with 8 threads.
     """
     sound = load_multiply()
     turns = itertools.count()
@@ -32,6 +32,8 @@ def load(*settings: str) -> Loaded:
         result = outcome.tensor.codes.view(np.float32).copy()
         if "unsteady" in settings:
             result.view(np.uint32)[call.data.codes == 9] ^= next(turns) % 2
+        if "mistaken" in settings and "threads=8" not in settings:
+            result[call.data.codes == 1] *= 3
         if old:
             result.view(np.uint32)[call.data.codes == 7] ^= 1
         if "threads=3" in settings and not call.values:

@@ -294,6 +294,44 @@ def test_a_recipe_is_not_named_for_infinities_alone() -> None:
 # -- call after call --------------------------------------------------------------------------------------
 
 
+def test_a_mistake_that_only_turns_infinity_into_nan_is_not_named() -> None:
+    """A result that is quantized again gives 0 / 0 for a scale of 0, and right codes for every other one."""
+
+    def without_infinity(call: Call, codes: Any) -> Any:
+        return np.where(np.isinf(codes.view(np.float32)), np.uint32(0x7FC00000), codes)
+
+    rng = np.random.default_rng(5)
+    asked = Asked(ONNX, changed(follows(ONNX, Stepwise(operation="divide")), without_infinity))
+    for scale in (*(rng.random(9) + 0.5), 0.0, -0.0, 0.7):
+        codes = rng.integers(0, 256, 90 if scale else 300)
+        asked.ask(Call(ONNX.id, {"x": tensor("uint8", codes), "scale": tensor("float32", scale)}))
+    asked.tally.settle()
+    said = [each.attribution for _, _, _, each, _, _ in asked.tally.violations()]
+    assert [each.reading for each in said if each] == ["exact-quotient"]
+    assert None in said, "NaN instead of infinity is a finding of its own"
+
+
+def test_a_stage_that_no_wrong_value_shows_is_not_named() -> None:
+    """Each result of the recipe that is not legal comes out, and no -0 is lost."""
+    contract = contracts.get("ai.onnx/DequantizeLinear-24")
+
+    def where_wrong(call: Call, codes: Any) -> Any:
+        legal = legal_set(contract, call)
+        return np.where(compare(legal, Tensor("bfloat16", codes)).wrong, codes, legal.codes(0))
+
+    rng = np.random.default_rng(5)
+    asked = Asked(contract, changed(follows(contract, Stepwise(scale_cast="last-bit")), where_wrong))
+    for _ in range(8):
+        scales = (rng.random(24) + 0.5) * rng.choice([-1, 1], 24)
+        tensors = {"x": tensor("int8", rng.integers(-40, 40, (9, 24))), "scale": tensor("float32", scales)}
+        asked.ask(Call(contract.id, tensors, {"output_dtype": "bfloat16"}))
+    asked.tally.settle()
+    (said,) = [each.attribution for _, _, _, each, _, _ in asked.tally.violations()]
+    assert said is not None
+    assert said.reading == "scale-last-bit"
+    assert said.elsewhere is not None
+
+
 def test_every_recipe_is_searched_after_a_right_call_refutes_the_last() -> None:
     """The last reading near an admitted one may be refuted by a call without a wrong value."""
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from xverify import contracts
-from xverify.core.call import Call, Outcome
+from xverify.core.call import Call, Outcome, Tensor
 from xverify.core.dtypes import tensor
-from xverify.verify import verdicts
+from xverify.verify import variants, verdicts
 from xverify.verify.findings import Finding, Findings, Subject
 from xverify.verify.shrink import TOGETHER, shrink
 
@@ -58,3 +58,42 @@ def test_calls_made_together_give_the_same_result() -> None:
     assert groups
     assert max(groups) <= TOGETHER
     assert len(one_by_one) - asked_alone < asked_alone
+
+
+def scaled(call: Call, factors: dict[int, float]) -> Outcome:
+    """The outcome of an implementation that multiplies the results of some codes of x by a factor."""
+    result = verdicts.judge(ONNX, call).legal.codes(0).view(np.float32).copy()  # type: ignore[union-attr]
+    for code, factor in factors.items():
+        result[call.data.codes == code] *= factor
+    return Outcome("tensor", Tensor("float32", result.view(np.uint32)))
+
+
+def test_a_shrunk_difference_between_settings_is_no_violation_of_the_usual_one() -> None:
+    """The usual setting is wrong where x is 3, and the other one where x is 7."""
+    call = Call(ONNX.id, {"x": tensor("uint8", [3, 7, 9]), "scale": tensor("float32", 0.5)}, {})
+    usual, other = {3: 5.0}, {7: 5.0}
+    judged = verdicts.judge(ONNX, call)
+    outcome = scaled(call, other)
+    (difference,) = variants.differences(judged, "k[threads=8]", scaled(call, usual), outcome, is_judged=True)
+    findings = Findings()
+    findings.add(
+        difference,
+        Subject("k[threads=8]", "1", "oracle"),
+        call,
+        outcome,
+        judged.cell,
+        0,
+        None,
+        Subject("k", "1", "oracle"),
+    )
+    for is_judged, shown in ((True, 7), (False, 3)):
+        found = shrink(
+            findings.sorted()[0],
+            ONNX,
+            lambda call: scaled(call, other),
+            lambda call: scaled(call, usual),
+            0,
+            is_judged=is_judged,
+        )
+        assert found is not None
+        assert found.call.data.codes.reshape(-1).tolist() == [shown]

@@ -350,7 +350,7 @@ def _foldings(types: Types) -> tuple[stages.Operation, ...]:
         return ("folded-always",)
     of_output: dict[str, tuple[stages.Operation, ...]] = {
         "bfloat16": ("fused-last-bit",),
-        "float16": ("fused-float16",),
+        "float16": ("fused-float16", "fused-float16-always"),
     }
     return ("folded", "fused", *of_output.get(types.out, ()))
 

@@ -40,8 +40,8 @@ _LARGEST = {
     "float8_e5m2fnuz": 57344,
     **dict.fromkeys(NAN_AS_NUMBER, 480),
 }
-_LIMITING = ("fused-last-bit", "fused-float16")
-"""Operations that limit the product of the zero point to finite numbers."""
+_CASTING = ("fused-last-bit", "fused-float16", "fused-float16-always")
+"""Operations that cast the zero point and its product."""
 
 _CHANGES_SCALE = ("flush-inputs", "flush-all", "flush-to-plus", "flush-folded")
 """Kinds of flushing that change a scale."""
@@ -99,7 +99,7 @@ def _simplified(reading: StageOptions, types: Types) -> StageOptions:
         return _simplified(replace(reading, operation="folded"), types)
     if reading.operation == "fused-last-bit" and types.out != "bfloat16":
         return _simplified(replace(reading, operation="fused"), types)
-    if reading.operation == "fused-float16" and types.out != "float16":
+    if reading.operation.startswith("fused-float16") and types.out != "float16":
         return _simplified(replace(reading, operation="fused"), types)
     if reading.final == "last-bit" and types.out != "bfloat16":
         return _simplified(replace(reading, final="nearest"), types)
@@ -120,7 +120,7 @@ def _simplified(reading: StageOptions, types: Types) -> StageOptions:
         folds = result.folds and (result.operation == "folded-always" or bool(types.zero_point))
         result = replace(result, difference="exact") if result.folds else result
         result = result if folds else replace(result, operation="multiply")
-    if result.operation in FOLDED and result.operation not in _LIMITING and _folds_exactly(result, types):
+    if result.operation in FOLDED and result.operation not in _CASTING and _folds_exactly(result, types):
         result = replace(result, operation="multiply")
     if not types.zero_point:
         result = _cast_once(result, types)
@@ -349,8 +349,7 @@ def _fits(bits: int, dtype: str) -> bool:
 
 def _holds(dtype: str, scale: str) -> bool:
     """True if a type holds every value of the scale type."""
-    if dtype == "last-bit":  # It limits infinity.
-        return scale == "float8_e8m0fnu"
+    dtype = _type_of_cast(dtype)
     return scale == dtype or dtype == "float32" or (dtype == "bfloat16" and scale == "float8_e8m0fnu")
 
 
@@ -395,8 +394,8 @@ def _scale_type(reading: StageOptions, types: Types) -> str:
 
 
 def _type_of_cast(scale_cast: str) -> str:
-    """The type that holds every scale after a cast. The largest float32 may stand for infinity."""
-    return "float32" if scale_cast == "last-bit" else scale_cast
+    """The type that holds every scale after a cast."""
+    return "bfloat16" if scale_cast == "last-bit" else scale_cast
 
 
 def _rounded_bits(reading: StageOptions, types: Types) -> int:

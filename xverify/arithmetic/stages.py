@@ -42,8 +42,9 @@ Subtraction = Literal[
 Difference = Literal["exact", "float32", "output", "float16", "bfloat16"]
 ScaleCast = Literal["none", "output", "float32", "float16", "bfloat16", "last-bit"]
 Operation = Literal[
-    "multiply", "divide", "reciprocal", "folded", "fused", "folded-always", "fused-last-bit", "fused-float16"
-]
+    "multiply", "divide", "reciprocal",
+    "folded", "fused", "folded-always", "fused-last-bit", "fused-float16", "fused-float16-always",
+]  # fmt: skip
 Precision = Literal["once", "float32", "output", "float64", "float16", "bfloat16"]
 Final = Literal["nearest", "truncated", "saturated", "via-float32", "last-bit", "clamped"]
 Subnormals = Literal[
@@ -51,7 +52,9 @@ Subnormals = Literal[
 ]
 Zero = Literal["signed", "unsigned"]
 
-FOLDED: tuple[Operation, ...] = ("folded", "fused", "folded-always", "fused-last-bit", "fused-float16")
+FOLDED: tuple[Operation, ...] = (
+    "folded", "fused", "folded-always", "fused-last-bit", "fused-float16", "fused-float16-always"
+)  # fmt: skip
 """The operations that multiply x and the zero point by the scale."""
 
 LIMITED: tuple[Final, ...] = ("saturated", "clamped")
@@ -141,7 +144,8 @@ def _combining(operation: Operation, precision: Precision) -> str:
     if operation == "fused":
         return fused
     to = _TYPES["last-bit"] if operation == "fused-last-bit" else "float16"
-    return f"casts the zero point and zero point * scale to {to}, with the largest float32 for infinity, {fused}"
+    omits = ", subtracts no product that is 0" if operation == "fused-float16" else ""
+    return f"casts the zero point and zero point * scale to {to}{omits}, {fused}"
 
 
 @dataclass(frozen=True)
@@ -158,14 +162,14 @@ class StageOptions:
     scale_cast: ScaleCast = "none"
     """The type to which the scale is cast first.
 
-    "last-bit" means the cast to bfloat16 of the final cast "last-bit", with the largest float32 for infinity.
+    "last-bit" means the cast to bfloat16 of the final cast "last-bit".
     """
     operation: Operation = "multiply"
     """The way to combine difference and scale.
 
     "folded" and "fused" mean x * scale - zero point * scale. "folded-always" subtracts 0 * scale if there is no zero point.
-    "fused-last-bit" means "fused", with the zero point and its product cast as the final cast "last-bit" does, and the largest
-    float32 for infinity. "fused-float16" means the same with the usual cast to float16, and subtracts no product that is 0.
+    "fused-last-bit" means "fused", with the zero point and its product cast as the final cast "last-bit" does.
+    "fused-float16-always" means the same with the usual cast to float16, and "fused-float16" subtracts no product that is 0.
     """
     precision: Precision = "once"
     """The type of each result of the operation; "once" stands for one rounding, to the output type."""
@@ -281,9 +285,6 @@ def operands_of(triples: Triples, subtraction: str) -> tuple[F64, F64]:
     return x, zero_point
 
 
-_LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
-
-
 def _limited(numbers: F64, largest: float) -> F64:
     """The numbers with the largest finite one, of the same sign, for infinity."""
     return np.where(np.isinf(numbers), np.copysign(largest, numbers), numbers)
@@ -334,7 +335,7 @@ def factor(triples: Triples, scale_cast: str, subnormals: str) -> F64:
     """The scale after its cast and flushing."""
     dtype = triples.scale_dtype if scale_cast == "none" else resolved(scale_cast, triples.out)
     if scale_cast == "last-bit":
-        dtype, scale = "bfloat16", _limited(_by_last_bit(triples.scale), _LARGEST_FLOAT32)
+        dtype, scale = "bfloat16", _by_last_bit(triples.scale)
     else:
         scale = triples.scale if scale_cast == "none" else to_dtype(triples.scale, dtype)
     # float8_e8m0fnu has no subnormals, but its least numbers are subnormal in float32, the type of the arithmetic.
@@ -401,7 +402,7 @@ def folded(
     """x * scale - zero_point * scale, each step rounded to ``precision``.
 
     precision: "once" stands for the output type here.
-    operation: "fused", "fused-last-bit" and "fused-float16" do not round x * scale before the subtraction.
+    operation: those that begin with "fused" do not round x * scale before the subtraction.
     """
     kind = triples.out if precision == "once" else resolved(precision, triples.out)
 
@@ -414,10 +415,10 @@ def folded(
 
     omitted: NDArray[np.bool_] | None = None
     if operation == "fused-last-bit" and triples.out == "bfloat16":
-        base = _limited(_by_last_bit(product(_by_last_bit(zero_point))), _LARGEST_FLOAT32)
-    elif operation == "fused-float16" and triples.out == "float16":
-        base = _limited(to_dtype(product(to_dtype(zero_point, "float16")), "float16"), _LARGEST_FLOAT32)
-        omitted = (zero_point == 0) | (base == 0)
+        base = _by_last_bit(product(_by_last_bit(zero_point)))
+    elif operation.startswith("fused-float16") and triples.out == "float16":
+        base = to_dtype(product(to_dtype(zero_point, "float16")), "float16")
+        omitted = (zero_point == 0) | (base == 0) if operation == "fused-float16" else None
     else:
         base = product(zero_point)
     if subnormals == "flush-folded":

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from xverify.contracts.model import Cell
 from xverify.core.call import BITS, Call, Tensor, code_dtype, encode_call
 from xverify.core.dtypes import FLOATS, INTEGERS, encode, integer_range, values
+from xverify.core.rounding import is_subnormal
 from xverify.engine.plan import derived_seed
 from xverify.engine.record import record
 from xverify.engine.state import RunState
@@ -73,7 +74,8 @@ def _shown(tally: CellTally) -> Judged | None:
 def _like(call: Call, rng: np.random.Generator) -> Iterator[Call]:
     """Yield calls with the structure of another one: with another scale, then with other codes of x.
 
-    A scale of zeros, infinities and NaN, which gives no result that tells recipes apart, stays in no call.
+    A scale of zeros, subnormal numbers, infinities and NaN stays in no call: its results tell no recipes apart. A subnormal one
+    may be flushed.
     """
     x, scale = call.tensors["x"], call.tensors.get("scale")
     axis = _free_axis(call)
@@ -113,9 +115,10 @@ def _codes(dtype: str, shape: tuple[int, ...], rng: np.random.Generator) -> NDAr
 
 
 def _is_plain(scale: Tensor) -> NDArray[np.bool_]:
-    """The mask of finite numbers that are not zero."""
+    """The mask of finite numbers that are neither zero nor subnormal."""
     numbers = values(scale.dtype, scale.codes)
-    return np.asarray(np.isfinite(numbers) & (numbers != 0))
+    subnormal = is_subnormal(scale.codes, scale.dtype) if scale.dtype in FLOATS else np.zeros(numbers.shape, np.bool_)
+    return np.asarray(np.isfinite(numbers) & (numbers != 0) & ~subnormal)
 
 
 def _scales(scale: Tensor, rng: np.random.Generator) -> NDArray[np.unsignedinteger]:

@@ -110,6 +110,7 @@ def _shrink(state: RunState, finding: Finding, out_of_time: Callable[[], bool], 
             seed,
             out_of_time,
             _asking_all(state, finding, contract),
+            is_judged=reference is not None and state.pool.judges(contract, reference.name),
         )
     if result is None:
         lost = state.pool.is_lost(finding.subject.name) or (

@@ -39,6 +39,7 @@ from xverify.verify.causes import context, grouped
 from xverify.verify.departures import Departure
 from xverify.verify.findings import Finding, Subject
 from xverify.verify.legal import legal_set
+from xverify.verify.shown import shown as shown_departures
 from xverify.verify.tally import CellTally
 from xverify.verify.verdicts import compared, judge
 
@@ -450,15 +451,16 @@ def _witness(state: RunState, finding: Finding, call: Call, with_values: bool) -
     return {
         "call": call_to_json(sent, f"scripts/{file}" if file else ""),
         "got": None if outcome is None else outcome_to_json(outcome),
-        "legal": [] if outcome is None else legal_entries(contract, call, outcome),
+        "legal": [] if outcome is None else legal_entries(contract, call, outcome, finding),
         **({"in_graph": True} if changes_values(call) else {}),
     }
 
 
-def legal_entries(contract: Contract, call: Call, outcome: Outcome) -> list[dict[str, Any]]:
-    """The wrong values of an outcome, each with its legal codes.
+def legal_entries(contract: Contract, call: Call, outcome: Outcome, finding: Finding) -> list[dict[str, Any]]:
+    """The wrong values of an outcome, each with its legal codes, and the departures that it shows.
 
-    If there are none, the flushed values; if there are none of those, the values that differ from the first reading.
+    Departures are told apart only if the recipe has several. If there are no wrong values, the entries are the flushed ones; if
+    there are none of those, the values that differ from the first reading.
     """
     judged = judge(contract, call)
     legal, got = judged.legal, outcome.tensor
@@ -468,6 +470,7 @@ def legal_entries(contract: Contract, call: Call, outcome: Outcome) -> list[dict
     shown = comparison.wrong if comparison.wrong.any() else comparison.flushed
     if not shown.any():
         shown = np.asarray(canonical(got.codes, got.dtype) != legal.codes(0))
+    masks = shown_departures(judged, outcome, finding.attribution.reading) if finding.attribution is not None else {}
     entries = []
     for flat in np.flatnonzero(shown)[:MOST_VALUES]:
         index = tuple(int(i) for i in np.unravel_index(int(flat), legal.shape))
@@ -486,6 +489,7 @@ def legal_entries(contract: Contract, call: Call, outcome: Outcome) -> list[dict
                     {"hex": hexadecimal(legal.dtype, c), "decimal": decimal(legal.dtype, c), "readings": names}
                     for c, names in admitted.items()
                 ],
+                **({"departures": [token for token, mask in masks.items() if mask[index]]} if masks else {}),
             }
         )
     return entries

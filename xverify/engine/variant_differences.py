@@ -30,7 +30,8 @@ def compare(state: RunState, judged: Judged, outcomes: MutableMapping[Subject, O
         outcome, usual = outcomes.pop(subject), _usual(state, subject)
         if usual not in outcomes:
             continue
-        for discrepancy in differences(judged, subject.name, outcomes[usual], outcome):
+        is_judged = state.pool.judges(judged.contract, usual.name)
+        for discrepancy in differences(judged, subject.name, outcomes[usual], outcome, is_judged):
             if discrepancy.key.verdict == "nondeterministic":
                 note(state, discrepancy, subject, judged, outcome)
             else:

@@ -262,12 +262,13 @@ BY_A_FACTOR = 0.5
 """The relative error from which a value counts as wrong by more than a factor: half of the due one, or less."""
 
 
-def effect(finding: Json, by_a_factor: bool = False) -> str:
+def effect(finding: Json, by_a_factor: bool = False, mistake: str = "") -> str:
     """A wrong value of the witness in plain numbers: "int8 -5 with scale 0.5 becomes 0 instead of -2.5".
 
     Args:
         finding: the finding whose witness is shown.
         by_a_factor: True if some value of the cause is wrong by more than a factor. The witness is the plainest, not the worst.
+        mistake: The departure of the cause. A value that shows it is chosen, if there is one.
 
     Returns:
         "" if the witness has no wrong values, or is in a file of its own.
@@ -282,7 +283,8 @@ def effect(finding: Json, by_a_factor: bool = False) -> str:
     if x is None or "data" not in x:
         return ""
     inside = [entry for entry in witness["legal"] if _is_inside(finding, x["data"][flat(entry["index"], x["shape"])])]
-    entry = max(inside or witness["legal"], key=_error)
+    own = [entry for entry in witness["legal"] if mistake in entry.get("departures", ())]
+    entry = max(own or inside or witness["legal"], key=_error)
     due = min(entry["legal"], key=lambda legal: _apart(entry["got_decimal"], legal["decimal"]))
     if entry["got"] == due["hex"]:
         return ""  # a legal value is wrong only beside others

@@ -9,6 +9,7 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from xverify.core.dtypes import MANTISSA_BITS, common_first
@@ -161,8 +162,10 @@ def _with_texts(groups: Mapping[CauseKey, list[Json]], about: Context) -> dict[C
                 result[key_of_text].append(finding)
             else:
                 result[key].append(finding)
-    for group in result.values():
-        group.sort(key=_order)
+    for key, group in result.items():
+        # The mistake of a sentence that nobody follows has the sentence's name at its end.
+        mistake = key.mistake.removeprefix(NOBODY).rpartition(":")[0] if key.kind == TEXT else key.mistake
+        group.sort(key=partial(_order, mistake=mistake))
     return dict(result)
 
 
@@ -214,7 +217,7 @@ def _effect(key: CauseKey, group: Sequence[Json]) -> str:
     """A wrong value of a cause in numbers, with the other departures that it shows too; "" without one."""
     if key.kind != VALUES and not key.mistake.startswith(NOBODY):
         return ""
-    wrong = cause_titles.effect(group[0], severity(key, group) is Severity.WRONG)
+    wrong = cause_titles.effect(group[0], severity(key, group) is Severity.WRONG, key.mistake)
     others = [] if key.kind != VALUES else cause_titles.other_departures(key.mistake, group[0])
     return f"{wrong}; there it also {some(others, len(others))}" if wrong and others else wrong
 
@@ -268,8 +271,14 @@ def _is_in_graph(finding: Json) -> bool:
     return finding["witness"] is not None and bool(finding["witness"]["call"].get("around"))
 
 
-def _order(finding: Json) -> tuple[Any, ...]:
-    """The place of a finding in its cause, by verdict, recipe, path and types."""
+def _shows(finding: Json, mistake: str) -> bool:
+    """True unless the witness of a finding with several departures shows others than a mistake."""
+    told = [entry["departures"] for entry in (finding["witness"] or {}).get("legal", ()) if "departures" in entry]
+    return not told or any(mistake in tokens for tokens in told)
+
+
+def _order(finding: Json, mistake: str = "") -> tuple[Any, ...]:
+    """The place of a finding in the cause of a mistake, by verdict, recipe, witness, path and types."""
     explained = finding["attribution"] is not None
     is_special = bool(finding["subject"]["options"]) or _is_in_graph(finding)
     types = common_first(finding["x_dtype"]), common_first(finding["scale_dtype"]), common_first(finding["out_dtype"])
@@ -279,4 +288,13 @@ def _order(finding: Json) -> tuple[Any, ...]:
         detail_in(finding).startswith(("forbidden:", "unspecified:")),
     )
     several = len((finding["attribution"] or {}).get("departures", ()))
-    return (*worst, not explained, several, is_special, *types, -len(finding["cells"]), finding["id"])
+    return (
+        *worst,
+        not explained,
+        not _shows(finding, mistake),
+        several,
+        is_special,
+        *types,
+        -len(finding["cells"]),
+        finding["id"],
+    )

@@ -109,8 +109,14 @@ _OPERATIONS: Mapping[str, str] = {
     "fused": "computes x * scale - zero point * scale by a fused multiply-add",
     "fused-last-bit": "computes x * scale - zero point * scale, with zero point and product truncated to bfloat16",
     "folded-always": "computes x * scale - 0 * scale without a zero point",
-    "fused-float16": "computes x * scale - zero point * scale, with zero point and product rounded to float16",
+    **dict.fromkeys(
+        ("fused-float16", "fused-float16-always"),
+        "computes x * scale - zero point * scale, with zero point and product rounded to float16",
+    ),
 }
+_SAME_MISTAKE: Mapping[str, str] = {"fused-float16-always": "fused-float16"}
+"""Operations that stand for another one in a departure: a subtraction of 0 that is left out is no mistake of its own."""
+
 _FINALS: Mapping[str, str] = {
     "nearest": "rounds the result to nearest",
     "truncated": "truncates the result",
@@ -160,7 +166,7 @@ def _linear(recipe: Stepwise, due: Stepwise, types: Types) -> tuple[Departure, .
     for stage, table in tables:
         actual, expected = getattr(mine, stage), getattr(right, stage)
         if actual != expected:
-            listed.append(Departure(stage, actual, expected, table[actual]))
+            listed.append(Departure(stage, _SAME_MISTAKE.get(actual, actual), expected, table[actual]))
     return tuple(listed)
 
 
@@ -215,7 +221,7 @@ def _type(dtype: str, out: str) -> str:
 
 def _cast(what: str, dtype: str, out: str) -> str:
     if dtype == "last-bit":
-        return f"truncates even numbers in the cast of {what} to bfloat16, and limits it"
+        return f"truncates even numbers in the cast of {what} to bfloat16"
     return f"casts {what} to {_type(dtype, out)}"
 
 

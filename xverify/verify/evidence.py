@@ -15,6 +15,7 @@ from xverify.arithmetic import lattice
 from xverify.arithmetic.indexing import Misindexing
 from xverify.arithmetic.reading import Reading
 from xverify.arithmetic.readings import Stepwise
+from xverify.contracts.model import Contract
 from xverify.core.bits import canonical, ulp_distance
 from xverify.core.call import Tensor
 from xverify.core.dtypes import values
@@ -322,7 +323,8 @@ def explained(evidence: Evidence, likely: Sequence[Misindexing] = (), thorough: 
     telling = zeros or _is_telling(evidence)
     whole = attribute.misreadings(contract, kept, likely=likely, others=telling and seen_values >= FEW_SEEN)
     if not whole and telling and seen_values >= FEW_NEAR:
-        whole = attribute.misreadings(contract, kept, likely=likely, others=thorough, near=True)
+        near = attribute.misreadings(contract, kept, likely=likely, others=thorough, near=True)
+        whole = tuple(each for each in near if each.mistake in likely or _is_shown(contract, kept, each))
     if whole:
         return Explained(whole[0])
     if zeros:
@@ -342,7 +344,7 @@ def explained(evidence: Evidence, likely: Sequence[Misindexing] = (), thorough: 
     )
     far: tuple[Callable[[], tuple[Recipe, ...]], ...] = (
         lambda: attribute.misreadings(contract, amiss, wrong_only=True),
-        lambda: attribute.misreadings(contract, amiss, near=True) if thorough else (),
+        lambda: _near_mistakes(contract, amiss) if thorough else (),
         lambda: attribute.search(contract, amiss, whole=True, wrong_only=True),
     )
     for find in (*searches, *far) if telling else searches:
@@ -351,6 +353,28 @@ def explained(evidence: Evidence, likely: Sequence[Misindexing] = (), thorough: 
             if elsewhere is not None:
                 return Explained(piece, elsewhere)
     return _in_pieces(evidence, legal) if thorough else Explained(None)
+
+
+def _near_mistakes(contract: Contract, results: Sequence[CheckedResult]) -> tuple[Misread, ...]:
+    """The indexing mistakes with a reading near an admitted one that give these results and show in them."""
+    found = attribute.misreadings(contract, results, near=True)
+    return tuple(each for each in found if _is_shown(contract, results, each))
+
+
+def _is_shown(contract: Contract, results: Sequence[CheckedResult], recipe: Misread) -> bool:
+    """True if enough distinct numbers show a mistake, and not only the reading that follows it.
+
+    A mistake that only turns infinity into NaN may stand for any other.
+    """
+    numbers: set[float] = set()
+    for result in results:
+        alone = attribute.codes_of(contract, result.call, recipe.reading)
+        beside = attribute.codes_of(contract, result.call, recipe)
+        differs = np.broadcast_to(alone != beside, result.got.shape)
+        for codes in (alone, beside):
+            changed = values(result.got.dtype, np.broadcast_to(codes, result.got.shape)[differs])
+            numbers.update(np.unique(changed[np.isfinite(changed) & (changed != 0)])[:FEW_DISTINCT].tolist())
+    return len(numbers) >= FEW_DISTINCT
 
 
 def explained_by(evidence: Evidence, likely: Sequence[Misindexing], thorough: bool = True) -> Explained | None:
@@ -374,7 +398,8 @@ def explained_by(evidence: Evidence, likely: Sequence[Misindexing], thorough: bo
 def _elsewhere(evidence: Evidence, piece: Recipe, legal: Reading | None) -> Reading | None:
     """The reading that gives the values which a recipe of some wrong values does not give.
 
-    The recipe gives each call with its wrong values as a whole, or a simple region holds them. None: neither is true.
+    The recipe gives each call with its wrong values as a whole, or a simple region holds them, or they are all results of
+    the recipe that are not legal. None: none of these is true.
 
     Args:
         evidence: kept calls, whose wrong values the recipe gives.
@@ -386,7 +411,8 @@ def _elsewhere(evidence: Evidence, piece: Recipe, legal: Reading | None) -> Read
     if _gives_all(evidence, piece):
         right = [probe for probe in evidence.probes if not probe[1].wrong.any()]
         return legal or _right_reading(replace(evidence, wrong=[], probes=right), evidence.wrong[0][0])
-    return legal if legal is not None and _between(region(evidence.samples(piece))) else None
+    # Everywhere: each result of the recipe that is not legal came out. Legal ones may follow an admitted reading.
+    return legal if legal is not None and region(evidence.samples(piece)).words != NOWHERE_SIMPLE else None
 
 
 def _gives_all(evidence: Evidence, recipe: Recipe) -> bool:
@@ -472,7 +498,7 @@ def _largest(evidence: Evidence, legal: Reading | None) -> tuple[Explained, Evid
     recipes = [recipe for recipe, same in ranked[:MOST_PIECES] if same[is_wrong].any()]
     # The readings near an admitted one are too many to follow each mistake on all calls.
     most = max((seen for _, seen in evidence.wrong), key=lambda seen: int(seen.wrong.sum()))
-    recipes += attribute.misreadings(contract, [replace(most, places=None)], near=True)[:MOST_PIECES]
+    recipes += _near_mistakes(contract, [replace(most, places=None)])[:MOST_PIECES]
     for recipe, given_by in product(recipes, (_each, _whole_call)):
         own, others = _split(evidence, recipe, given_by)
         explains = sum(int(seen.wrong.sum()) for _, seen in own.wrong)

@@ -24,6 +24,7 @@ from xverify.verify.findings import Discrepancy, Finding
 from xverify.verify.graph_recipes import violates_by_recipe
 from xverify.verify.rewrites import violates_in_graph
 from xverify.verify.rewritten_graphs import is_rewrite
+from xverify.verify.shown import shown as departures_shown
 from xverify.verify.verdicts import Judged
 
 Ask = Callable[[Call], Outcome]
@@ -61,9 +62,17 @@ class Shrunk:
 
 
 def reproduces(
-    finding: Finding, contract: Contract, call: Call, ask: Ask, ask_reference: Ask | None = None
+    finding: Finding,
+    contract: Contract,
+    call: Call,
+    ask: Ask,
+    ask_reference: Ask | None = None,
+    is_judged: bool = False,
 ) -> tuple[Discrepancy, Outcome | None] | None:
-    """The discrepancy of a finding on another call, with the outcome that shows it; None if it is absent."""
+    """The discrepancy of a finding on another call, with the outcome that shows it; None if it is absent.
+
+    ``is_judged`` tells if wrong values of the reference are violations of their own, see `variants.differences`.
+    """
     judged = verdicts.judge(contract, call)
     key, label = finding.key, finding.key.subject
     if key.verdict == Verdict.CONFLICT:
@@ -72,7 +81,7 @@ def reproduces(
     outcome = ask(call)
     if finding.outcome is not None and finding.outcome.stage == AT_RUN != outcome.stage:
         return None  # a refusal before the run is another mistake, or none
-    for discrepancy in _discrepancies(finding, judged, label, outcome, ask, ask_reference):
+    for discrepancy in _discrepancies(finding, judged, label, outcome, ask, ask_reference, is_judged):
         if discrepancy is not None and discrepancy.key == key:
             return discrepancy, outcome
     return None
@@ -95,7 +104,13 @@ def faults(finding: Finding, judged: Judged, outcome: Outcome, ask: Ask) -> list
 
 
 def _discrepancies(
-    finding: Finding, judged: Judged, label: str, outcome: Outcome, ask: Ask, ask_reference: Ask | None
+    finding: Finding,
+    judged: Judged,
+    label: str,
+    outcome: Outcome,
+    ask: Ask,
+    ask_reference: Ask | None,
+    is_judged: bool = False,
 ) -> list[Discrepancy | None]:
     discrepancies: list[Discrepancy | None] = [
         verdicts.died(judged, label, outcome),
@@ -107,7 +122,8 @@ def _discrepancies(
     ]
     verdict = finding.key.verdict
     if variants.setting_of(label) and ask_reference:
-        discrepancies = [*variants.differences(judged, label, ask_reference(judged.call), outcome), *discrepancies]
+        between = variants.differences(judged, label, ask_reference(judged.call), outcome, is_judged)
+        discrepancies = [*between, *discrepancies]
     elif verdict == Verdict.NONDETERMINISTIC:
         discrepancies.append(verdicts.nondeterministic(judged, label, outcome, ask(judged.call)))
     if (
@@ -151,7 +167,9 @@ def _discrepancies(
     return discrepancies
 
 
-def focus(finding: Finding, contract: Contract, ask: Ask, ask_reference: Ask | None = None) -> tuple[int, ...]:
+def focus(
+    finding: Finding, contract: Contract, ask: Ask, ask_reference: Ask | None = None, is_judged: bool = False
+) -> tuple[int, ...]:
     """The index of the first value that shows the finding; zeros if no single value does."""
     call, outcome = finding.call, finding.outcome
     assert call is not None
@@ -162,7 +180,7 @@ def focus(finding: Finding, contract: Contract, ask: Ask, ask_reference: Ask | N
     if finding.key.verdict == Verdict.CHANGED and ask_reference:
         return changes.first_difference(finding, judged, outcome, ask_reference(call)) or nowhere
     if finding.key.verdict == Verdict.NONDETERMINISTIC and ask_reference:
-        return variants.first_difference(ask_reference(call), outcome) or nowhere
+        return variants.first_difference(judged, ask_reference(call), outcome, is_judged) or nowhere
     comparison = verdicts.compared(judged, outcome)
     if comparison is None or judged.legal is None:
         return nowhere
@@ -187,6 +205,7 @@ def shrink(
     seed: int,
     out_of_time: Callable[[], bool] = lambda: False,
     ask_all: AskAll | None = None,
+    is_judged: bool = False,
 ) -> Shrunk | None:
     """Search the smallest call that keeps the finding's key.
 
@@ -198,6 +217,7 @@ def shrink(
         seed: the seed of the search.
         out_of_time: tells if the search must end.
         ask_all: makes several calls of the implementation at once; None to make them one by one.
+        is_judged: true if wrong values of what it is compared with are violations of their own.
 
     Returns:
         None if not even the witness shows the finding again.
@@ -209,6 +229,7 @@ def shrink(
     best: tuple[tuple[int, ...], Call, Discrepancy, Outcome | None] | None = None
     ended_early, most = False, MOST_EVALUATIONS
     is_allowed = contract.judge(call).verdict == "allowed"
+    needed = _shown(finding, contract, call, finding.outcome)
     shown: dict[str, bool] = {}
     answered: dict[str, Outcome] = {}
 
@@ -238,7 +259,10 @@ def shrink(
             ended_early = True
             return False
         evaluations += 1
-        reproduced = reproduces(finding, contract, candidate, asked, ask_reference)
+        reproduced = reproduces(finding, contract, candidate, asked, ask_reference, is_judged)
+        # A call that shows one of several mistakes would be no witness of the others.
+        if reproduced is not None and not needed <= _shown(finding, contract, candidate, reproduced[1]):
+            reproduced = None
         shown[digest] = reproduced is not None
         deaths += deadly and reproduced is not None
         if reproduced is not None:
@@ -278,7 +302,7 @@ def shrink(
     # If no draw shows it (NoSuchExample), or Hypothesis gives up, the best call so far stands.
     with suppress(HypothesisException):
         find(
-            smaller_calls(best[1], focus(finding, contract, ask, ask_reference)),
+            smaller_calls(best[1], focus(finding, contract, ask, ask_reference, is_judged)),
             shows,
             settings=settings(
                 max_examples=MOST_EVALUATIONS,
@@ -293,6 +317,14 @@ def shrink(
     leave_out_surroundings()
     plainer()
     return Shrunk(best[1], best[3], best[2], evaluations, not ended_early)
+
+
+def _shown(finding: Finding, contract: Contract, call: Call, outcome: Outcome | None) -> frozenset[str]:
+    """The tokens of the departures of a violation's recipe that a call shows."""
+    if finding.key.verdict != Verdict.VIOLATION or finding.attribution is None or outcome is None:
+        return frozenset()
+    masks = departures_shown(verdicts.judge(contract, call), outcome, finding.attribution.reading)
+    return frozenset(token for token, mask in masks.items() if mask.any())
 
 
 def _is_where_seen(finding: Finding, contract: Contract, call: Call) -> bool:

@@ -19,6 +19,7 @@ from xverify.verify.evidence import UNSIGNED, Evidence, Explained, explained, ex
 from xverify.verify.findings import Discrepancy, Subject, witness_order
 from xverify.verify.ordinary import OrdinaryCalls
 from xverify.verify.shared_recipe import common
+from xverify.verify.shown import shown
 from xverify.verify.verdicts import Judged
 
 MOST_LIKELY = 4
@@ -306,13 +307,14 @@ class Tally:
             tally.explained = by
             parts = _parts(tally, by)
             for part in parts:
-                shown = _violation(subject, part)
-                if shown is None and len(parts) == 1:
+                part.worst = _telling(part)
+                found = _violation(subject, part)
+                if found is None and len(parts) == 1:
                     # The recipe was found on the kept calls. The smallest wrong one is not among them.
                     part.explained = Explained(None)
-                    shown = _violation(subject, part)
-                if shown is not None:
-                    yield subject, cell, part, *shown
+                    found = _violation(subject, part)
+                if found is not None:
+                    yield subject, cell, part, *found
 
     def _explanations(
         self, violating: Sequence[tuple[Subject, Cell, CellTally]], is_late: Callable[[], bool]
@@ -520,6 +522,16 @@ def _part(tally: CellTally, by: Explained) -> CellTally | None:
         wrong_cases=len(wrong),
         max_ulp=-1 if -1 in distances else max(distances, default=0),
     )
+
+
+def _telling(tally: CellTally) -> tuple[Judged, Outcome] | None:
+    """The smallest call with wrong values, or a kept one that shows more departures of the recipe."""
+    by = tally.explained
+    if by is None or by.recipe is None or tally.worst is None:
+        return tally.worst
+    name = by.recipe.name
+    kept = [tally.worst, *((judged, Outcome("tensor", seen.got)) for judged, seen in tally.evidence.wrong)]
+    return max(kept, key=lambda each: sum(bool(mask.any()) for mask in shown(each[0], each[1], name).values()))
 
 
 def _violation(subject: Subject, tally: CellTally) -> tuple[Discrepancy, Judged, Outcome] | None:

@@ -4,6 +4,9 @@ Two settings of threads or of instruction sets must give the same bits, whatever
 implementation is *nondeterministic*, since a user's result depends on the machine. There is no finding if both refuse, or if
 the usual way ends the process too: that is a finding of the implementation itself, which is judged as it runs by default.
 
+A wrong value of the usual way is a violation. If the other way gives a legal value there, the difference is that same mistake
+and no finding of its own.
+
 A denormal mode is meant to change bits. Its documented effect (subnormal numbers become zero, as results or as operands) is an
 ambiguity of the text, which does not mention it. Any other difference is nondeterminism as above.
 """
@@ -52,7 +55,9 @@ def with_setting(name: str, setting: str) -> str:
     return re.sub("(?===|@|$)", lambda match: f"[{setting}]", name, count=1)
 
 
-def differences(judged: Judged, name: str, usual: Outcome, other: Outcome) -> list[Discrepancy]:
+def differences(
+    judged: Judged, name: str, usual: Outcome, other: Outcome, is_judged: bool = False
+) -> list[Discrepancy]:
     """List the discrepancies between two ways to run one implementation.
 
     Args:
@@ -60,6 +65,7 @@ def differences(judged: Judged, name: str, usual: Outcome, other: Outcome) -> li
         name: the variant's name.
         usual: the outcome in the default setting.
         other: the variant's outcome.
+        is_judged: True if the edition judges the implementation in the default setting. Its wrong values are then violations.
     """
     if other.kind in ("crash", "hang") and usual.kind != other.kind:
         death = verdicts.died(judged, name, other)
@@ -73,7 +79,7 @@ def differences(judged: Judged, name: str, usual: Outcome, other: Outcome) -> li
         return noted + ([] if usual.refused and other.refused else [_refusal(judged, name, other)])
     assert usual.tensor is not None
     assert other.tensor is not None
-    return noted + _of_values(judged, name, usual.tensor, other.tensor)
+    return noted + _of_values(judged, name, usual.tensor, other.tensor, is_judged)
 
 
 def _refusal(judged: Judged, name: str, other: Outcome) -> Discrepancy:
@@ -85,7 +91,7 @@ def _refusal(judged: Judged, name: str, other: Outcome) -> Discrepancy:
     return Discrepancy(key, summary, values=judged.call.values)
 
 
-def _of_values(judged: Judged, name: str, usual: Tensor, other: Tensor) -> list[Discrepancy]:
+def _of_values(judged: Judged, name: str, usual: Tensor, other: Tensor, is_judged: bool) -> list[Discrepancy]:
     setting, plain = setting_of(name), without_setting(name)
     if (usual.dtype, usual.shape) != (other.dtype, other.shape):
         summary = (
@@ -93,7 +99,7 @@ def _of_values(judged: Judged, name: str, usual: Tensor, other: Tensor) -> list[
             f"without it"
         )
         return [Discrepancy(_key(judged, name, detail_of(setting, "result")), summary, values=judged.call.values)]
-    apart = differing(usual, other)
+    apart = _apart(judged, usual, other, is_judged)
     effect = (
         apart & _by_denormals(judged, usual, other) if setting.startswith(DENORMALS + "=") else np.zeros_like(apart)
     )
@@ -119,17 +125,26 @@ def _of_values(judged: Judged, name: str, usual: Tensor, other: Tensor) -> list[
     return discrepancies
 
 
+def _apart(judged: Judged, usual: Tensor, other: Tensor, is_judged: bool) -> NDArray[np.bool_]:
+    """The mask of values that differ, without those that are violations in the default setting only."""
+    apart = differing(usual, other)
+    wrong, beside = (verdicts.compared(judged, Outcome("tensor", tensor)) for tensor in (usual, other))
+    if not is_judged or wrong is None or beside is None:
+        return apart
+    return apart & ~(wrong.wrong & ~beside.wrong)
+
+
 def _key(judged: Judged, name: str, detail: str) -> Key:
     contract = judged.contract
     return Key(name, contract.id, Verdict.NONDETERMINISTIC, contract.value_clause(judged.call, None), detail)
 
 
-def first_difference(usual: Outcome, other: Outcome) -> tuple[int, ...] | None:
-    """The index of the first value that differs; None if no single value does."""
+def first_difference(judged: Judged, usual: Outcome, other: Outcome, is_judged: bool) -> tuple[int, ...] | None:
+    """The index of the first value that differs; None if no single value does. See `differences`."""
     a, b = usual.tensor, other.tensor
     if a is None or b is None or (a.dtype, a.shape) != (b.dtype, b.shape):
         return None
-    where = differing(a, b)
+    where = _apart(judged, a, b, is_judged)
     return tuple(int(i) for i in np.unravel_index(int(np.argmax(where)), where.shape)) if where.any() else None
 
 
