@@ -137,6 +137,40 @@ def test_a_rounding_beside_a_wrong_operand_is_no_cause(departures: Any, mistakes
     assert sorted(cause.title for cause in listed) == mistakes
 
 
+@pytest.mark.parametrize(
+    ("departures", "title"),
+    [
+        (
+            (("scale_cast", "last-bit"), ("final", "last-bit"), ("subtraction", "cast-last-bit")),
+            "never rounds up in casts to bfloat16 where the last kept bit is 0",
+        ),
+        (
+            (("operation", "folded"), ("operation", "fused"), ("operation", "fused-float16")),
+            "computes x * scale - zero point * scale",
+        ),
+    ],
+)
+def test_one_function_is_one_cause_in_whichever_stage_it_is_seen(departures: Any, title: str) -> None:
+    made = [
+        finding("violation", option, x, option, departures=[_departure(stage, option)], subject="a")
+        for (stage, option), x in zip(departures, ("int8", "uint8", "int4"), strict=True)
+    ]
+    other = finding("violation", "c", "int2", "c", departures=[_departure("scale_cast", "output")], subject="a")
+    assert sorted((cause.title, len(cause.findings)) for cause in grouped([*made, other])) == [
+        (title, 3),
+        ("output", 1),
+    ]
+
+
+def test_a_title_names_a_graph_only_if_every_finding_needs_one() -> None:
+    witness = {"call": {"around": ["y>relu:0"]}, "got": {"message": ""}, "legal": []}
+    within, alone = finding("violation", "a", "int8", "a", witness=witness), finding("mixed", "a", "int4", "a")
+    for each in (within, alone):
+        each["attribution"]["words"] = "a"
+    assert [cause.title for cause in grouped([within])] == ["a, in a graph (Relu after the result)"]
+    assert [cause.title for cause in grouped([within, alone])] == ["a"]
+
+
 @pytest.mark.parametrize(("pair", "adding"), [("uint8", 2), ("own", 1)])
 def test_an_added_pair_that_rounds_in_a_wrong_way_joins_the_causes_of_its_mistakes(pair: str, adding: int) -> None:
     """A pair with the call's own parameters keeps every value, so that only its rounding is a mistake."""

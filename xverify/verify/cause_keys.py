@@ -51,6 +51,32 @@ FLUSHES = "flush-subnormals"
 """The mistake of implementations that flush subnormal numbers, whatever else they compute."""
 
 
+EXPANDED = "operation:folded"
+"""The mistake of an expansion of the formula, however its products are rounded."""
+
+CASTS_WRONGLY = "cast:last-bit"
+"""The mistake of a cast that rounds wrongly, in whichever stage it is seen."""
+
+ONE_MISTAKE: Mapping[str, str] = {
+    "operation:fused": EXPANDED,
+    "operation:fused-float16": EXPANDED,
+    "operation:fused-last-bit": EXPANDED,
+    "operation:folded-always": EXPANDED,
+    "subtraction:cast-last-bit": CASTS_WRONGLY,
+    "scale_cast:last-bit": CASTS_WRONGLY,
+    "final:last-bit": CASTS_WRONGLY,
+}
+"""Departures that one fix removes, and the mistake that they stand for.
+
+A function that casts to a type is one function, and an expanded formula one formula. What is rounded there depends on the types.
+"""
+
+WORDS_OF_ONE: Mapping[str, str] = {
+    EXPANDED: "computes x * scale - zero point * scale",
+    CASTS_WRONGLY: "never rounds up in casts to bfloat16 where the last kept bit is 0",
+}
+"""Words that hold of every departure of such a mistake."""
+
 NEVER_WRITTEN = "never-written"
 """The note of a worker on elements that keep two patterns."""
 
@@ -155,7 +181,7 @@ def _region_key(finding: Json) -> str:
 _AS_RECIPES: Mapping[str, str] = {
     "graph:quantizes-again:uint8": "index:requantized-to-uint8",
     "graph:quantizes-again:own": "index:requantized",
-    "graph:expanded": "operation:fused",
+    "graph:expanded": EXPANDED,
 }
 """Rewrites of `xverify.verify.rewrites` that some findings explain by a recipe of arithmetic, and its departure."""
 
@@ -172,7 +198,7 @@ def mistakes_of_rewrite(name: str) -> list[str]:
     """
     head, is_last, _ = name.rpartition(":last-bit")
     if is_last:
-        return [*mistakes_of_rewrite(head), "final:last-bit"]
+        return [*mistakes_of_rewrite(head), CASTS_WRONGLY]
     for first in ("graph:expanded", "graph:unrounded"):
         if name.startswith(first + ":"):
             return [_AS_RECIPES.get(first, first), *mistakes_of_rewrite("graph:" + name.removeprefix(first + ":"))]
@@ -235,9 +261,14 @@ def _changes_range(departure: Json) -> bool:
 
 def departure_token(departure: Json) -> str:
     """The token of a departure from the nearest admitted reading."""
-    # A scale that loses its sign changes more than subnormal numbers.
-    flushes = departure["stage"] == "subnormals" and departure["is"] != "flush-to-plus"
-    return FLUSHES if flushes else f"{departure['stage']}:{departure['is']}"
+    return mistake_of_stage(str(departure["stage"]), str(departure["is"]))
+
+
+def mistake_of_stage(stage: str, option: str) -> str:
+    """The mistake of an option of a stage."""
+    if stage == "subnormals" and option != "flush-to-plus":  # a scale that loses its sign changes more
+        return FLUSHES
+    return ONE_MISTAKE.get(f"{stage}:{option}", f"{stage}:{option}")
 
 
 def _open(finding: Json, detail: str) -> tuple[str, str, str, str]:

@@ -20,6 +20,7 @@ from xverify.verify.cause_keys import (
     TEXT,
     UNEXPLAINED,
     VALUES,
+    WORDS_OF_ONE,
     CauseKey,
     Json,
     departure_token,
@@ -55,7 +56,8 @@ def title(key: CauseKey, group: Sequence[Json], answered: frozenset[str] = froze
     """
     first = group[0]
     if key.kind == VALUES:
-        return _of_values(key, group) + _types(group, answered) + _where(group) + _graph(first)
+        graph = _graph(first) if all(map(_graph, group)) else ""
+        return _of_values(key, group) + _types(group, answered) + _where(group) + graph
     if key.kind == TEXT:
         return _of_text(key, first)
     if key.kind == OPEN:
@@ -100,6 +102,8 @@ def _alone(mistake: str, group: Sequence[Json]) -> str:
 
 def _departure_words(mistake: str, group: Sequence[Json]) -> str:
     """The words of the departure that a mistake stands for; empty if no finding has it."""
+    if mistake in WORDS_OF_ONE:
+        return WORDS_OF_ONE[mistake]
     for finding in group:
         by = finding["attribution"] or {}
         for departure in by.get("departures", ()):

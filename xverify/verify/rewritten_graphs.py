@@ -96,7 +96,7 @@ _PARTS = {each.name: each.words for each in (_UNROUNDED, _EXPANDED, _FAKE_QUANTI
 
 def words_of_part(name: str) -> str:
     """The words of a mistake that may be one of two in a rewrite; "" for any other."""
-    return _LAST_BIT.words if name == "final:last-bit" else _PARTS.get(name, "")
+    return _PARTS.get(name, "")
 
 
 def is_rewrite(name: str) -> bool:
