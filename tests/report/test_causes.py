@@ -162,6 +162,35 @@ def test_one_function_is_one_cause_in_whichever_stage_it_is_seen(departures: Any
     ]
 
 
+STEP, WHOLE = ("scale_cast", "float16"), ("operation", "folded")
+
+
+@pytest.mark.parametrize(
+    ("beside", "alone", "titles"),
+    [
+        ({}, {}, ["computes x * scale - zero point * scale"]),
+        ({"max_ulp": -1}, {"max_ulp": -1}, ["computes x * scale - zero point * scale"]),
+        ({"max_ulp": -1}, {}, ["computes x * scale - zero point * scale", "float16"]),
+        ({}, {"subject": "b"}, ["computes x * scale - zero point * scale", "float16"]),
+        ({}, None, ["computes x * scale - zero point * scale", "float16"]),
+    ],
+)
+def test_a_rounding_seen_only_beside_another_computation_is_a_step_of_it(
+    beside: dict[str, Any], alone: dict[str, Any] | None, titles: list[str]
+) -> None:
+    """Not so if the computation alone is less severe, in another front end, or always rounded in this way."""
+    departures = [_departure(*STEP), _departure(*WHOLE)]
+    made = [finding("violation", "a+b", "int8", "a+b", departures=departures, **{"subject": "a", **beside})]
+    if alone is not None:
+        more = {"subject": "a", **alone}
+        made.append(finding("violation", "b", "int4", "b", departures=departures[1:], **more))
+    for each in made:
+        each["subject"]["family"] = "a"
+    listed = grouped(made)
+    assert sorted(cause.title.partition(" when")[0] for cause in listed) == titles
+    assert max(len(cause.findings) for cause in listed) == len(made)
+
+
 def test_a_title_names_a_graph_only_if_every_finding_needs_one() -> None:
     witness = {"call": {"around": ["y>relu:0"]}, "got": {"message": ""}, "legal": []}
     within, alone = finding("violation", "a", "int8", "a", witness=witness), finding("mixed", "a", "int4", "a")

@@ -77,6 +77,9 @@ WORDS_OF_ONE: Mapping[str, str] = {
 }
 """Words that hold of every departure of such a mistake."""
 
+UNROUNDED = "graph:unrounded"
+"""The mistake of a result that is not rounded to its type before the graph goes on."""
+
 NEVER_WRITTEN = "never-written"
 """The note of a worker on elements that keep two patterns."""
 
@@ -199,7 +202,7 @@ def mistakes_of_rewrite(name: str) -> list[str]:
     head, is_last, _ = name.rpartition(":last-bit")
     if is_last:
         return [*mistakes_of_rewrite(head), CASTS_WRONGLY]
-    for first in ("graph:expanded", "graph:unrounded"):
+    for first in ("graph:expanded", UNROUNDED):
         if name.startswith(first + ":"):
             return [_AS_RECIPES.get(first, first), *mistakes_of_rewrite("graph:" + name.removeprefix(first + ":"))]
     first, mark, rounding = name.partition(":quantize-")
