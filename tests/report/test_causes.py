@@ -232,6 +232,32 @@ def test_a_mistake_with_one_parameter_is_that_with_all_where_there_is_one(zero_p
     assert (cause.title, len(cause.findings)) == (shown, 2)
 
 
+def test_a_clause_with_several_readings_is_one_cause() -> None:
+    """Another clause is another cause, and so are calls that the clause leaves open."""
+    made = [finding("ambiguity", reading, recipe=reading, subject=reading) for reading in ("output", "exact")]
+    made.append(finding("ambiguity", "exact", "int4", "exact", clause=f"{ONNX}/axis"))
+    made.append(finding("ambiguity", "other-values:b", "int2"))
+    opening = "of ai.onnx/DequantizeLinear"
+    assert {cause.title: len(cause.findings) for cause in grouped(made)} == {
+        f"the clause 'formula' {opening} admits more than one result, and implementations differ there": 2,
+        f"the clause 'axis' {opening} admits more than one result, and implementations differ there": 1,
+        f"the clause 'formula' {opening} leaves calls open, and implementations differ there": 1,
+    }
+
+
+def test_a_sentence_that_contradicts_its_document_is_one_cause_for_sibling_operators() -> None:
+    def conflict(contract: str, subject: str) -> dict[str, Any]:
+        return finding("conflict", "dtype", contract=contract, subject=subject, words="it has two types")
+
+    made = [conflict(name, name) for name in ("acme/per_tensor@2", "acme/per_tensor@3", "acme/per_axis@3", "b/c@1")]
+    made.append(conflict("acme/per_axis@2", "acme/per_axis@3"))
+    assert {cause.title: len(cause.findings) for cause in grouped(made)} == {
+        "acme/per_axis and acme/per_tensor contradict themselves: it has two types": 3,
+        "b/c@1 does dtype": 1,
+        "acme/per_axis@3 does dtype": 1,
+    }
+
+
 def test_a_sentence_that_no_implementation_follows_is_one_cause_in_the_text() -> None:
     about = Context(CLAUSES, {"a": "a", "b": "b"}, frozenset({"own"}), {})
     editions = [contract.rpartition("/")[0] for contract in CLAUSES]

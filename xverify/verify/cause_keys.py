@@ -6,7 +6,7 @@ Two findings share a cause if one fix would remove both. Each kind of finding ha
 - crashes and hangs: the message of the abort without numbers, or the signal and the place;
 - refusals: the message without numbers, names and paths, for grouping only;
 - forbidden calls that are computed: one cause for each implementation;
-- texts: one cause for each sentence, in all editions that repeat it.
+- texts: one cause for each sentence, in all editions and sibling operators that repeat it.
 """
 
 from __future__ import annotations
@@ -80,6 +80,9 @@ WORDS_OF_ONE: Mapping[str, str] = {
 UNROUNDED = "graph:unrounded"
 """The mistake of a result that is not rounded to its type before the graph goes on."""
 
+LEFT_OPEN, READINGS = "left-open:", "readings:"
+"""The beginnings of the mistake of a clause: it leaves calls open, or has several readings. The clause's name follows."""
+
 NEVER_WRITTEN = "never-written"
 """The note of a worker on elements that keep two patterns."""
 
@@ -89,7 +92,7 @@ class CauseKey:
     """The identity of a cause."""
 
     family: str
-    """The implementation, with all front ends of its kernels; for a cause in a text, the operator."""
+    """The implementation, with all front ends of its kernels; for a cause in a text, the operator or the publisher."""
     kind: str
     """One of the values of `KINDS`."""
     mistake: str
@@ -161,9 +164,12 @@ def keys_of(finding: Json) -> Iterator[CauseKey]:
     elif kind == "not-followed":
         yield key(finding["contract"])
     elif kind == TEXT:
-        # A document contradicts itself, or another one: then the detail names that one's clause.
-        contradiction = detail.partition(":")[0] if finding["subject"]["name"] == finding["contract"] else detail
-        yield key(f"{contradiction}:{clause_in(finding)}", family=operator_of(finding["contract"]))
+        operator = operator_of(finding["contract"])
+        if finding["subject"]["name"] == finding["contract"]:
+            # A document contradicts itself. Its publisher may repeat the sentence for sibling operators.
+            yield key(f"{detail.partition(':')[0]}:{clause_in(finding)}", family=operator.partition("/")[0])
+        else:  # it contradicts another one, whose clause the detail names
+            yield key(f"{detail}:{clause_in(finding)}", family=operator)
     elif kind == OPEN:
         yield key(*_open(finding, detail))
     else:
@@ -278,10 +284,10 @@ def _open(finding: Json, detail: str) -> tuple[str, str, str, str]:
     """Mistake, region, kind and family of a difference where the text leaves the result open."""
     operator = operator_of(finding["contract"])
     if finding["attribution"] is None:
-        return f"left-open:{clause_in(finding)}", "", OPEN, operator
+        return f"{LEFT_OPEN}{clause_in(finding)}", "", OPEN, operator
     if detail == FLUSHES:
         return FLUSHES, "", OPEN, family_in(finding)
-    return f"reading:{finding['attribution']['reading']}", "", OPEN, operator
+    return f"{READINGS}{clause_in(finding)}", "", OPEN, operator
 
 
 def _notes(finding: Json) -> Sequence[str]:
