@@ -366,6 +366,9 @@ def test_messages_are_compared_without_numbers_names_and_addresses() -> None:
     assert deaths == {"SIGABRT: heap corruption"}
     place = 'killed by SIGFPE\nStack (most recent call first):\n  File "a.py", line 1 in call\n  File "b.py", line 2 in execute'
     assert abort_of(place) == "SIGFPE: call, execute"
+    own = '\n  File ".../oracles/litert_cpu.py", line 114 in answer'
+    assert abort_of(place + own) == "SIGFPE: call, execute"
+    assert abort_of(f"killed by SIGFPE\nStack (most recent call first):{own}") == "SIGFPE"
 
 
 def test_the_telling_line_of_a_message_is_the_first_one_that_does_not_only_name_a_place() -> None:
