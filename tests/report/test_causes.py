@@ -137,6 +137,69 @@ def test_a_rounding_beside_a_wrong_operand_is_no_cause(departures: Any, mistakes
     assert sorted(cause.title for cause in listed) == mistakes
 
 
+@pytest.mark.parametrize(
+    ("departures", "title"),
+    [
+        (
+            (("scale_cast", "last-bit"), ("final", "last-bit"), ("subtraction", "cast-last-bit")),
+            "never rounds up in casts to bfloat16 where the last kept bit is 0",
+        ),
+        (
+            (("operation", "folded"), ("operation", "fused"), ("operation", "fused-float16")),
+            "computes x * scale - zero point * scale",
+        ),
+    ],
+)
+def test_one_function_is_one_cause_in_whichever_stage_it_is_seen(departures: Any, title: str) -> None:
+    made = [
+        finding("violation", option, x, option, departures=[_departure(stage, option)], subject="a")
+        for (stage, option), x in zip(departures, ("int8", "uint8", "int4"), strict=True)
+    ]
+    other = finding("violation", "c", "int2", "c", departures=[_departure("scale_cast", "output")], subject="a")
+    assert sorted((cause.title, len(cause.findings)) for cause in grouped([*made, other])) == [
+        (title, 3),
+        ("output", 1),
+    ]
+
+
+STEP, WHOLE = ("scale_cast", "float16"), ("operation", "folded")
+
+
+@pytest.mark.parametrize(
+    ("beside", "alone", "titles"),
+    [
+        ({}, {}, ["computes x * scale - zero point * scale"]),
+        ({"max_ulp": -1}, {"max_ulp": -1}, ["computes x * scale - zero point * scale"]),
+        ({"max_ulp": -1}, {}, ["computes x * scale - zero point * scale", "float16"]),
+        ({}, {"subject": "b"}, ["computes x * scale - zero point * scale", "float16"]),
+        ({}, None, ["computes x * scale - zero point * scale", "float16"]),
+    ],
+)
+def test_a_rounding_seen_only_beside_another_computation_is_a_step_of_it(
+    beside: dict[str, Any], alone: dict[str, Any] | None, titles: list[str]
+) -> None:
+    """Not so if the computation alone is less severe, in another front end, or always rounded in this way."""
+    departures = [_departure(*STEP), _departure(*WHOLE)]
+    made = [finding("violation", "a+b", "int8", "a+b", departures=departures, **{"subject": "a", **beside})]
+    if alone is not None:
+        more = {"subject": "a", **alone}
+        made.append(finding("violation", "b", "int4", "b", departures=departures[1:], **more))
+    for each in made:
+        each["subject"]["family"] = "a"
+    listed = grouped(made)
+    assert sorted(cause.title.partition(" when")[0] for cause in listed) == titles
+    assert max(len(cause.findings) for cause in listed) == len(made)
+
+
+def test_a_title_names_a_graph_only_if_every_finding_needs_one() -> None:
+    witness = {"call": {"around": ["y>relu:0"]}, "got": {"message": ""}, "legal": []}
+    within, alone = finding("violation", "a", "int8", "a", witness=witness), finding("mixed", "a", "int4", "a")
+    for each in (within, alone):
+        each["attribution"]["words"] = "a"
+    assert [cause.title for cause in grouped([within])] == ["a, in a graph (Relu after the result)"]
+    assert [cause.title for cause in grouped([within, alone])] == ["a"]
+
+
 @pytest.mark.parametrize(("pair", "adding"), [("uint8", 2), ("own", 1)])
 def test_an_added_pair_that_rounds_in_a_wrong_way_joins_the_causes_of_its_mistakes(pair: str, adding: int) -> None:
     """A pair with the call's own parameters keeps every value, so that only its rounding is a mistake."""
@@ -167,6 +230,32 @@ def test_a_mistake_with_one_parameter_is_that_with_all_where_there_is_one(zero_p
 
     (cause,) = grouped([misread("next", "int8", zero_point), misread("next-scale", "uint8", "uint8")])
     assert (cause.title, len(cause.findings)) == (shown, 2)
+
+
+def test_a_clause_with_several_readings_is_one_cause() -> None:
+    """Another clause is another cause, and so are calls that the clause leaves open."""
+    made = [finding("ambiguity", reading, recipe=reading, subject=reading) for reading in ("output", "exact")]
+    made.append(finding("ambiguity", "exact", "int4", "exact", clause=f"{ONNX}/axis"))
+    made.append(finding("ambiguity", "other-values:b", "int2"))
+    opening = "of ai.onnx/DequantizeLinear"
+    assert {cause.title: len(cause.findings) for cause in grouped(made)} == {
+        f"the clause 'formula' {opening} admits more than one result, and implementations differ there": 2,
+        f"the clause 'axis' {opening} admits more than one result, and implementations differ there": 1,
+        f"the clause 'formula' {opening} leaves calls open, and implementations differ there": 1,
+    }
+
+
+def test_a_sentence_that_contradicts_its_document_is_one_cause_for_sibling_operators() -> None:
+    def conflict(contract: str, subject: str) -> dict[str, Any]:
+        return finding("conflict", "dtype", contract=contract, subject=subject, words="it has two types")
+
+    made = [conflict(name, name) for name in ("acme/per_tensor@2", "acme/per_tensor@3", "acme/per_axis@3", "b/c@1")]
+    made.append(conflict("acme/per_axis@2", "acme/per_axis@3"))
+    assert {cause.title: len(cause.findings) for cause in grouped(made)} == {
+        "acme/per_axis and acme/per_tensor contradict themselves: it has two types": 3,
+        "b/c@1 does dtype": 1,
+        "acme/per_axis@3 does dtype": 1,
+    }
 
 
 def test_a_sentence_that_no_implementation_follows_is_one_cause_in_the_text() -> None:
@@ -277,6 +366,9 @@ def test_messages_are_compared_without_numbers_names_and_addresses() -> None:
     assert deaths == {"SIGABRT: heap corruption"}
     place = 'killed by SIGFPE\nStack (most recent call first):\n  File "a.py", line 1 in call\n  File "b.py", line 2 in execute'
     assert abort_of(place) == "SIGFPE: call, execute"
+    own = '\n  File ".../oracles/litert_cpu.py", line 114 in answer'
+    assert abort_of(place + own) == "SIGFPE: call, execute"
+    assert abort_of(f"killed by SIGFPE\nStack (most recent call first):{own}") == "SIGFPE"
 
 
 def test_the_telling_line_of_a_message_is_the_first_one_that_does_not_only_name_a_place() -> None:

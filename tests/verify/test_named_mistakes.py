@@ -285,12 +285,12 @@ def test_operands_that_are_cast_by_their_last_bit_are_named_alone_and_in_a_graph
         tensors["scale"] = tensor("float32", rng.random() + 0.5)
         asked.append(Call(HALVES.id, tensors, {"output_dtype": "bfloat16"}))
     (each,) = found(HALVES, follows(HALVES, cast), asked)
-    truncates = "truncates even numbers in the cast of x and the zero point to bfloat16"
-    assert words(HALVES, asked[0], each) == truncates
+    casts = "casts x and the zero point to bfloat16, never rounding up where the last kept bit is 0"
+    assert words(HALVES, asked[0], each) == casts
     graph = replace(asked[0], attributes={}, around=("y>neg:0",))
     operands = HALVES.operands(graph)
     codes = Stepwise("cast-last-bit", precision="bfloat16").evaluate(operands) ^ np.uint32(1 << 31)
     by = explain_by_recipe(HALVES, graph, Tensor("float32", codes))
     assert by is not None
     listed = in_words(departures(by.recipe, HALVES.readings(graph), operands))
-    assert listed == f"{truncates} and rounds the product to bfloat16 first"
+    assert listed == f"{casts} and rounds the product to bfloat16 first"

@@ -259,7 +259,7 @@ def test_a_plugin_that_computes_in_float32_throughout_is_named(pairs: bool) -> N
     assert rewrite is not None
     assert rewrite.words.startswith(words)
     assert mistakes_of_rewrite(rewrite.name) == [
-        "graph:unrounded", "graph:fake-quantize", *(["final:last-bit"] if pairs else []),
+        "graph:unrounded", "graph:fake-quantize", *(["cast:last-bit"] if pairs else []),
     ]  # fmt: skip
 
 

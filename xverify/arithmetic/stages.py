@@ -84,7 +84,7 @@ _FINAL: dict[Final, str] = {
     "truncated": ", truncates the result",
     "saturated": ", takes the largest finite number for what overflows",
     "via-float32": ", rounds the result to float32 before it is cast",
-    "last-bit": ", casts float32 to bfloat16 by half of the last kept bit, so that it truncates even numbers",
+    "last-bit": ", casts float32 to bfloat16 by half of the last kept bit, so that it never rounds up where that bit is 0",
     "clamped": ", takes the largest finite number for what overflows and for NaN",
 }
 _SUBNORMALS: dict[Subnormals, str] = {

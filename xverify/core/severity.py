@@ -30,7 +30,7 @@ class Severity(StrEnum):
 
     ENDS_PROCESS = "ends-process", "ends the process or writes memory on an allowed call", "bad"
     WRONG = "wrong", "wrong by more than a factor of two", "bad"
-    LAST_PLACES = "last-places", "wrong in the last places", "warn"
+    LAST_PLACES = "last-places", "wrong by less than a factor of two", "warn"
     REFUSES = "refuses", "refuses allowed calls", "warn"
     OPEN = "open", "affects only what the text leaves open", "open"
     NO_VALIDATION = "no-validation", "computes what the text forbids", "quiet"

@@ -6,7 +6,6 @@ decided here, from data: so the report does not depend on how the parts were gro
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,6 +27,7 @@ from xverify.engine.folding import (
     versions_of,
     with_processors,
 )
+from xverify.verify.cause_keys import departure_token
 from xverify.verify.causes import causes_of
 
 
@@ -174,19 +174,15 @@ def _settle_departures(findings: Sequence[dict[str, Any]], sessions: Sequence[Se
             families[finding["subject"].get("family", "")].append(finding)
     for members in families.values():
         counts = Counter(
-            each for finding in members for each in {_token(d) for way in ways[finding["id"]] for d in way}
+            each for finding in members for each in {departure_token(d) for way in ways[finding["id"]] for d in way}
         )
         for finding in members:
 
             def preference(way: Sequence[Json], counts: Counter[str] = counts) -> tuple[int, int]:
-                return len(way), -sum(counts[_token(departure)] for departure in way)
+                return len(way), -sum(counts[departure_token(departure)] for departure in way)
 
             chosen = min(ways[finding["id"]], key=preference)
             finding["attribution"] = {**finding["attribution"], "departures": chosen}
-
-
-def _token(departure: Json) -> str:
-    return json.dumps(departure, sort_keys=True)
 
 
 def _trust(sessions: Sequence[Session]) -> dict[str, object]:

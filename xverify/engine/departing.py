@@ -9,6 +9,7 @@ from xverify.core.call import Call
 from xverify.core.errors import UnknownRecipeError
 from xverify.engine.state import RunState
 from xverify.verify.attribute import named
+from xverify.verify.cause_keys import mistake_of_stage
 from xverify.verify.departures import Departure, departures
 from xverify.verify.findings import Finding
 
@@ -20,7 +21,7 @@ def settle_departures(state: RunState) -> None:
     """Choose the departures of every finding with a recipe.
 
     Values often leave several recipes possible. The recipe with the fewest departures is taken; of equally near ones, the one
-    whose departures explain the most findings of the same kernels.
+    whose mistakes explain the most findings of the same kernels.
     """
     options: dict[str, dict[Finding, list[tuple[Departure, ...]]]] = defaultdict(dict)
     for finding in state.findings.sorted():
@@ -35,12 +36,18 @@ def settle_departures(state: RunState) -> None:
             options[family][finding] = _options(finding, state.contract_of(finding), finding.call)
     for by_finding in options.values():
         counts = Counter(
-            departure for listed in by_finding.values() for departure in {d for way in listed for d in way}
+            mistake for listed in by_finding.values() for mistake in {_mistake(d) for way in listed for d in way}
         )
         for finding, listed in by_finding.items():
             if listed:
                 finding.ways = listed
-                finding.departures = min(listed, key=lambda way: (len(way), -sum(counts[each] for each in way)))
+                finding.departures = min(
+                    listed, key=lambda way: (len(way), -sum(counts[_mistake(each)] for each in way))
+                )
+
+
+def _mistake(departure: Departure) -> str:
+    return mistake_of_stage(departure.stage, departure.actual)
 
 
 def _options(finding: Finding, contract: Contract, call: Call) -> list[tuple[Departure, ...]]:

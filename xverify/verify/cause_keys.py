@@ -6,7 +6,7 @@ Two findings share a cause if one fix would remove both. Each kind of finding ha
 - crashes and hangs: the message of the abort without numbers, or the signal and the place;
 - refusals: the message without numbers, names and paths, for grouping only;
 - forbidden calls that are computed: one cause for each implementation;
-- texts: one cause for each sentence, in all editions that repeat it.
+- texts: one cause for each sentence, in all editions and sibling operators that repeat it.
 """
 
 from __future__ import annotations
@@ -51,6 +51,38 @@ FLUSHES = "flush-subnormals"
 """The mistake of implementations that flush subnormal numbers, whatever else they compute."""
 
 
+EXPANDED = "operation:folded"
+"""The mistake of an expansion of the formula, however its products are rounded."""
+
+CASTS_WRONGLY = "cast:last-bit"
+"""The mistake of a cast that rounds wrongly, in whichever stage it is seen."""
+
+ONE_MISTAKE: Mapping[str, str] = {
+    "operation:fused": EXPANDED,
+    "operation:fused-float16": EXPANDED,
+    "operation:fused-last-bit": EXPANDED,
+    "operation:folded-always": EXPANDED,
+    "subtraction:cast-last-bit": CASTS_WRONGLY,
+    "scale_cast:last-bit": CASTS_WRONGLY,
+    "final:last-bit": CASTS_WRONGLY,
+}
+"""Departures that one fix removes, and the mistake that they stand for.
+
+A function that casts to a type is one function, and an expanded formula one formula. What is rounded there depends on the types.
+"""
+
+WORDS_OF_ONE: Mapping[str, str] = {
+    EXPANDED: "computes x * scale - zero point * scale",
+    CASTS_WRONGLY: "never rounds up in casts to bfloat16 where the last kept bit is 0",
+}
+"""Words that hold of every departure of such a mistake."""
+
+UNROUNDED = "graph:unrounded"
+"""The mistake of a result that is not rounded to its type before the graph goes on."""
+
+LEFT_OPEN, READINGS = "left-open:", "readings:"
+"""The beginnings of the mistake of a clause: it leaves calls open, or has several readings. The clause's name follows."""
+
 NEVER_WRITTEN = "never-written"
 """The note of a worker on elements that keep two patterns."""
 
@@ -60,7 +92,7 @@ class CauseKey:
     """The identity of a cause."""
 
     family: str
-    """The implementation, with all front ends of its kernels; for a cause in a text, the operator."""
+    """The implementation, with all front ends of its kernels; for a cause in a text, the operator or the publisher."""
     kind: str
     """One of the values of `KINDS`."""
     mistake: str
@@ -132,9 +164,12 @@ def keys_of(finding: Json) -> Iterator[CauseKey]:
     elif kind == "not-followed":
         yield key(finding["contract"])
     elif kind == TEXT:
-        # A document contradicts itself, or another one: then the detail names that one's clause.
-        contradiction = detail.partition(":")[0] if finding["subject"]["name"] == finding["contract"] else detail
-        yield key(f"{contradiction}:{clause_in(finding)}", family=operator_of(finding["contract"]))
+        operator = operator_of(finding["contract"])
+        if finding["subject"]["name"] == finding["contract"]:
+            # A document contradicts itself. Its publisher may repeat the sentence for sibling operators.
+            yield key(f"{detail.partition(':')[0]}:{clause_in(finding)}", family=operator.partition("/")[0])
+        else:  # it contradicts another one, whose clause the detail names
+            yield key(f"{detail}:{clause_in(finding)}", family=operator)
     elif kind == OPEN:
         yield key(*_open(finding, detail))
     else:
@@ -155,7 +190,7 @@ def _region_key(finding: Json) -> str:
 _AS_RECIPES: Mapping[str, str] = {
     "graph:quantizes-again:uint8": "index:requantized-to-uint8",
     "graph:quantizes-again:own": "index:requantized",
-    "graph:expanded": "operation:fused",
+    "graph:expanded": EXPANDED,
 }
 """Rewrites of `xverify.verify.rewrites` that some findings explain by a recipe of arithmetic, and its departure."""
 
@@ -172,8 +207,8 @@ def mistakes_of_rewrite(name: str) -> list[str]:
     """
     head, is_last, _ = name.rpartition(":last-bit")
     if is_last:
-        return [*mistakes_of_rewrite(head), "final:last-bit"]
-    for first in ("graph:expanded", "graph:unrounded"):
+        return [*mistakes_of_rewrite(head), CASTS_WRONGLY]
+    for first in ("graph:expanded", UNROUNDED):
         if name.startswith(first + ":"):
             return [_AS_RECIPES.get(first, first), *mistakes_of_rewrite("graph:" + name.removeprefix(first + ":"))]
     first, mark, rounding = name.partition(":quantize-")
@@ -235,19 +270,24 @@ def _changes_range(departure: Json) -> bool:
 
 def departure_token(departure: Json) -> str:
     """The token of a departure from the nearest admitted reading."""
-    # A scale that loses its sign changes more than subnormal numbers.
-    flushes = departure["stage"] == "subnormals" and departure["is"] != "flush-to-plus"
-    return FLUSHES if flushes else f"{departure['stage']}:{departure['is']}"
+    return mistake_of_stage(str(departure["stage"]), str(departure["is"]))
+
+
+def mistake_of_stage(stage: str, option: str) -> str:
+    """The mistake of an option of a stage."""
+    if stage == "subnormals" and option != "flush-to-plus":  # a scale that loses its sign changes more
+        return FLUSHES
+    return ONE_MISTAKE.get(f"{stage}:{option}", f"{stage}:{option}")
 
 
 def _open(finding: Json, detail: str) -> tuple[str, str, str, str]:
     """Mistake, region, kind and family of a difference where the text leaves the result open."""
     operator = operator_of(finding["contract"])
     if finding["attribution"] is None:
-        return f"left-open:{clause_in(finding)}", "", OPEN, operator
+        return f"{LEFT_OPEN}{clause_in(finding)}", "", OPEN, operator
     if detail == FLUSHES:
         return FLUSHES, "", OPEN, family_in(finding)
-    return f"reading:{finding['attribution']['reading']}", "", OPEN, operator
+    return f"{READINGS}{clause_in(finding)}", "", OPEN, operator
 
 
 def _notes(finding: Json) -> Sequence[str]:

@@ -15,16 +15,20 @@ from xverify.core.surroundings import in_words
 from xverify.core.verdict import Verdict
 from xverify.verify.cause_keys import (
     FLUSHES,
+    LEFT_OPEN,
     OPEN,
     QUANTIZES_WRONGLY,
+    READINGS,
     TEXT,
     UNEXPLAINED,
     VALUES,
+    WORDS_OF_ONE,
     CauseKey,
     Json,
     departure_token,
     detail_in,
     mistakes_of_rewrite,
+    operator_of,
     region_in,
 )
 from xverify.verify.messages import normalised, telling_line
@@ -55,9 +59,10 @@ def title(key: CauseKey, group: Sequence[Json], answered: frozenset[str] = froze
     """
     first = group[0]
     if key.kind == VALUES:
-        return _of_values(key, group) + _types(group, answered) + _where(group) + _graph(first)
+        graph = _graph(first) if all(map(_graph, group)) else ""
+        return _of_values(key, group) + _types(group, answered) + _where(group) + graph
     if key.kind == TEXT:
-        return _of_text(key, first)
+        return _of_text(key, group)
     if key.kind == OPEN:
         return _of_open(key, first)
     if key.kind in ("crash", "hang"):
@@ -100,6 +105,8 @@ def _alone(mistake: str, group: Sequence[Json]) -> str:
 
 def _departure_words(mistake: str, group: Sequence[Json]) -> str:
     """The words of the departure that a mistake stands for; empty if no finding has it."""
+    if mistake in WORDS_OF_ONE:
+        return WORDS_OF_ONE[mistake]
     for finding in group:
         by = finding["attribution"] or {}
         for departure in by.get("departures", ()):
@@ -128,22 +135,28 @@ def _predicate(finding: Json) -> str:
     return summary.partition(", which contradicts")[0].partition("; in a graph")[0]
 
 
-def _of_text(key: CauseKey, first: Json) -> str:
+def _of_text(key: CauseKey, group: Sequence[Json]) -> str:
+    first = group[0]
     if key.mistake.startswith("nobody:"):
         name = first["clause"].rpartition("/")[2]
         mistake = key.mistake.removeprefix("nobody:").rpartition(":")[0]
         words = _departure_words(mistake, [first]) or _recipe_words(first)
         return f"no implementation follows the sentence {name!r} of {key.family}: each {words}"
+    operators = sorted({operator_of(finding["contract"]) for finding in group})
+    if len(operators) > 1 and first.get("words"):
+        return f"{some(operators, MOST_NAMES)} contradict themselves: {first['words']}"
     return str(first["summary"])
 
 
 def _of_open(key: CauseKey, first: Json) -> str:
     if key.mistake == FLUSHES:
         return "flushes subnormal numbers to zero, which no sentence of the text mentions"
-    if key.mistake.startswith("left-open:"):
-        clause = first["clause"].rpartition("/")[2]
+    clause = first["clause"].rpartition("/")[2]
+    if key.mistake.startswith(LEFT_OPEN):
         return f"the clause {clause!r} of {key.family} leaves calls open, and implementations differ there"
-    return str(first["summary"]).replace("the text admits", f"the text of {key.family} admits", 1)
+    if key.mistake.startswith(READINGS):
+        return f"the clause {clause!r} of {key.family} admits more than one result, and implementations differ there"
+    return str(first["summary"])
 
 
 def kills_allowed_calls(finding: Json) -> bool:

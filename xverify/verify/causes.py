@@ -19,6 +19,7 @@ from xverify.verify import cause_titles
 from xverify.verify.cause_keys import (
     TEXT,
     UNEXPLAINED,
+    UNROUNDED,
     VALUES,
     CauseKey,
     Json,
@@ -112,7 +113,44 @@ def grouped(findings: Sequence[Json], about: Context) -> dict[CauseKey, list[Jso
                 group.append(finding)
     for group in groups.values():
         group.sort(key=_order)
-    return _with_texts(groups, about)
+    return _without_steps(_with_texts(groups, about))
+
+
+_STEPS = (
+    "scale_cast:",
+    "subtraction:operands-",
+    "difference:",
+    "precision:",
+    "final:truncated",
+    "final:via-float32",
+    UNROUNDED,
+)
+"""The beginnings of mistakes that are the rounding of one step."""
+
+_COMPUTATIONS = ("operation:", "precision:", "graph:")
+"""The beginnings of mistakes that replace several steps, each of which may be rounded."""
+
+
+def _without_steps(groups: Mapping[CauseKey, list[Json]]) -> dict[CauseKey, list[Json]]:
+    """Leave out each rounding that is seen only beside another computation: it is a step of that one.
+
+    All its findings belong to the cause of the computation, too. That cause has others, which are as severe without the rounding.
+    """
+    members = {key: {finding["id"] for finding in group} for key, group in groups.items()}
+    names = {key: {finding["subject"]["name"] for finding in group} for key, group in groups.items()}
+
+    def is_step_of(step: CauseKey, whole: CauseKey) -> bool:
+        others = [finding for finding in groups[whole] if finding["id"] not in members[step]]
+        return (
+            step.kind == whole.kind == VALUES
+            and (step.family, names[step]) == (whole.family, names[whole])
+            and step.mistake.startswith(_STEPS)
+            and whole.mistake.startswith(_COMPUTATIONS)
+            and members[step] < members[whole]
+            and severity(whole, others).rank <= severity(step, groups[step]).rank
+        )
+
+    return {key: group for key, group in groups.items() if not any(is_step_of(key, whole) for whole in groups)}
 
 
 def _same_mistakes(listed: Iterable[tuple[Json, Sequence[CauseKey]]]) -> dict[CauseKey, CauseKey]:

@@ -99,7 +99,7 @@ _SUBTRACTIONS: Mapping[str, str] = {
     "ignored": "takes the zero point as 0",
     "negated": "gives 0 instead of -0 for x - zero point",
     "limited-float16": "casts x and the zero point to float16, with 65504 for what overflows",
-    "cast-last-bit": "truncates even numbers in the cast of x and the zero point to bfloat16",
+    "cast-last-bit": "casts x and the zero point to bfloat16, never rounding up where the last kept bit is 0",
 }
 _OPERATIONS: Mapping[str, str] = {
     "multiply": "multiplies by the scale",
@@ -107,7 +107,10 @@ _OPERATIONS: Mapping[str, str] = {
     "reciprocal": "multiplies by the reciprocal of the scale",
     "folded": "computes x * scale - zero point * scale",
     "fused": "computes x * scale - zero point * scale by a fused multiply-add",
-    "fused-last-bit": "computes x * scale - zero point * scale, with zero point and product truncated to bfloat16",
+    "fused-last-bit": (
+        "computes x * scale - zero point * scale, with zero point and product cast to bfloat16, never rounding up where the last "
+        "kept bit is 0"
+    ),
     "folded-always": "computes x * scale - 0 * scale without a zero point",
     **dict.fromkeys(
         ("fused-float16", "fused-float16-always"),
@@ -122,7 +125,7 @@ _FINALS: Mapping[str, str] = {
     "truncated": "truncates the result",
     "saturated": "takes the largest finite number for what overflows",
     "via-float32": "rounds the result to float32 first",
-    "last-bit": "truncates even numbers in the cast to bfloat16",
+    "last-bit": "casts to bfloat16, never rounding up where the last kept bit is 0",
     "clamped": "takes the largest finite number for what overflows and for NaN",
 }
 _FLUSHES: Mapping[str, str] = {
@@ -221,7 +224,7 @@ def _type(dtype: str, out: str) -> str:
 
 def _cast(what: str, dtype: str, out: str) -> str:
     if dtype == "last-bit":
-        return f"truncates even numbers in the cast of {what} to bfloat16"
+        return f"casts {what} to bfloat16, never rounding up where the last kept bit is 0"
     return f"casts {what} to {_type(dtype, out)}"
 
 

@@ -59,11 +59,15 @@ _HEAP = re.compile(
 """The messages of glibc's malloc (malloc/malloc.c, `malloc_printerr`). Luck decides which check notices a damaged heap first."""
 
 
+_FRAME = re.compile(r'(?m)^(?!.*[/"]oracles/\w+\.py").*in (\w+)$')
+"""A stack frame that is not in a file of `xverify.oracles`, which makes the calls."""
+
+
 def abort_of(message: str) -> str:
     """The token of a death: the signal with the abort's own message, or with the place where it happened."""
     signal = re.search(r"killed by (\w+)", message)
     own = normalised(_HEAP.sub("heap corruption", _NOT_ABORT.sub("", message)))
-    where = "" if own else ", ".join(re.findall(r"in (\w+)$", message, re.MULTILINE)[:3])
+    where = "" if own else ", ".join(_FRAME.findall(message)[:3])
     return ": ".join(filter(None, (signal[1] if signal else "", own or where)))
 
 

@@ -76,7 +76,7 @@ class Candidate:
 
 
 _UNROUNDED = Rewrite(_PREFIX + "unrounded", "does not round the result to its type before it goes on")
-_LAST_BIT = Rewrite(_PREFIX + "last-bit", "truncates even numbers in the cast to bfloat16")
+_LAST_BIT = Rewrite(_PREFIX + "last-bit", "casts to bfloat16, never rounding up where the last kept bit is 0")
 _EXPANDED = Rewrite(_PREFIX + "expanded", "computes x * scale - zero point * scale by a fused multiply-add")
 _FAKE_QUANTIZE = Rewrite(
     _PREFIX + "fake-quantize",
@@ -96,7 +96,7 @@ _PARTS = {each.name: each.words for each in (_UNROUNDED, _EXPANDED, _FAKE_QUANTI
 
 def words_of_part(name: str) -> str:
     """The words of a mistake that may be one of two in a rewrite; "" for any other."""
-    return _LAST_BIT.words if name == "final:last-bit" else _PARTS.get(name, "")
+    return _PARTS.get(name, "")
 
 
 def is_rewrite(name: str) -> bool:

@@ -440,8 +440,7 @@ def departs(judged: Judged, subject: str, outcome: Outcome, reading: str) -> Dis
     clause = judged.contract.value_clause(judged.call, None)
     key = Key(subject, judged.contract.id, Verdict.AMBIGUITY, clause, reading)
     summary = (
-        f"the text admits more than one result: {subject} {by.words}; "
-        f"other implementations follow another reading ({legal.readings[0].words})"
+        f"the text admits more than one result: {subject} {by.words}; another implementation follows another reading"
     )
     return Discrepancy(key, summary, Attribution(by.name, by.words, count, count), count, readings=(reading,))
 

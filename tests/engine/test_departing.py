@@ -1,0 +1,31 @@
+"""The choice among recipes that give the same values: the commonest mistake."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+from xverify.contracts import get
+from xverify.core.call import Call, Outcome
+from xverify.core.dtypes import tensor
+from xverify.core.verdict import Verdict
+from xverify.engine.departing import settle_departures
+from xverify.verify.attribute import Attribution
+from xverify.verify.findings import Discrepancy, Findings, Key, Subject
+
+EDITION = get("ai.onnx/DequantizeLinear-28")
+
+
+def test_a_cast_that_rounds_wrongly_is_one_mistake_in_each_stage() -> None:
+    """The first finding shows only the end of a cast, which may be truncated."""
+    findings = Findings()
+    tensors = {"x": tensor("int8", [1]), "scale": tensor("float32", 0.1)}
+    call = Call(EDITION.id, tensors, {"output_dtype": "bfloat16"})
+    for name, equal in (("truncated", ("last-bit",)), ("scale-last-bit", ()), ("scale-last-bit+zero-unsigned", ())):
+        key = Key("a", EDITION.id, Verdict.VIOLATION, f"{EDITION.id}/formula", name)
+        made = Discrepancy(key, "", Attribution(name, "", 1, 1), 1, equal=equal)
+        findings.add(made, Subject("a", "1", "oracle"), call, Outcome("tensor"), None, 0)
+    state = SimpleNamespace(findings=findings, pool=SimpleNamespace(oracles={}), contract_of=lambda finding: EDITION)
+    settle_departures(cast(Any, state))
+    by_name = {finding.key.detail: finding.departures for finding in findings.sorted()}
+    assert [(each.stage, each.actual) for each in by_name["truncated"]] == [("final", "last-bit")]
