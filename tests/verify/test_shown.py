@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from xverify.verify.verdicts import judge
 
 EDITION = contracts.get("ai.onnx/DequantizeLinear-24")
 BOTH = Stepwise(scale_cast="last-bit", zero="unsigned")
-CASTS, LOSES_SIGN = "scale_cast:last-bit", "zero:unsigned"
+CASTS, LOSES_SIGN = "cast:last-bit", "zero:unsigned"
 answer = follows(EDITION, BOTH)
 
 
@@ -47,6 +48,15 @@ def test_a_single_departure_needs_no_masks() -> None:
     call = a_call([1], [0.1])
     one = Stepwise(scale_cast="last-bit")
     assert shown(judge(EDITION, call), outcome_of(call, one), one.name) == {}
+
+
+def test_two_wrong_casts_are_one_mistake() -> None:
+    call = a_call([1, 0], [0.1, -0.1])
+    both = Stepwise(scale_cast="last-bit", final="last-bit")
+    assert shown(judge(EDITION, call), outcome_of(call, both), both.name) == {}
+    with_zeros = replace(both, zero="unsigned")
+    masks = shown(judge(EDITION, call), outcome_of(call, with_zeros), with_zeros.name)
+    assert {token: mask.tolist() for token, mask in masks.items()} == {CASTS: [True, False], LOSES_SIGN: [False, True]}
 
 
 def found() -> Finding:

@@ -24,13 +24,15 @@ _STAGES = frozenset(field.name for field in fields(Stepwise)) - {"precision"}
 def shown(judged: Judged, outcome: Outcome, name: str) -> Mapping[str, NDArray[np.bool_]]:
     """The mask of wrong values that show each departure of a recipe, by the departure's token.
 
+    Departures with the same token are one mistake.
+
     Args:
         judged: an allowed call.
         outcome: its outcome, which the recipe gives at wrong values.
         name: the recipe's name.
 
     Returns:
-        An empty mapping if the recipe has fewer than two departures, or describes no call alone.
+        An empty mapping if the recipe has fewer than two mistakes, or describes no call alone.
     """
     comparison, contract, call = compared(judged, outcome), judged.contract, judged.call
     if comparison is None or (judged.legal is not None and judged.legal.in_graph):
@@ -39,15 +41,15 @@ def shown(judged: Judged, outcome: Outcome, name: str) -> Mapping[str, NDArray[n
         recipe = named(contract, name)
     except UnknownRecipeError:  # a rewrite of a graph
         return {}
-    listed = departures(recipe, contract.readings(call), contract.operands(call))
-    without = [(each, other) for each in listed if (other := _without(recipe, each)) is not None]
+    without: dict[str, Recipe] = {}
+    for each in departures(recipe, contract.readings(call), contract.operands(call)):
+        token = departure_token({"stage": each.stage, "is": each.actual})
+        other = _without(without.get(token, recipe), each)
+        if other is not None:
+            without[token] = other
     if len(without) < 2:
         return {}
-    return {
-        departure_token({"stage": each.stage, "is": each.actual}): comparison.wrong
-        & _differs(contract, call, recipe, other)
-        for each, other in without
-    }
+    return {token: comparison.wrong & _differs(contract, call, recipe, other) for token, other in without.items()}
 
 
 def _without(recipe: Recipe, departure: Departure) -> Recipe | None:
