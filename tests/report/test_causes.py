@@ -375,6 +375,7 @@ def test_the_telling_line_of_a_message_is_the_first_one_that_does_not_only_name_
     where = "Exception from src/core.cpp:105:\nCheck 'false' failed at src/a.cpp:151:\n{} 7 of block 3\n"
     assert refusal_of(where.format("no")) == refusal_of(where.format("no").replace("7", "8")) == "no of block"
     assert refusal_of("no kernel\nits inputs: 3") == "no kernel"
+    assert refusal_of(where.format("no") + "\nSummary:\n-- Conversion is failed for: Clip\n\n") == "no of block"
 
 
 def test_a_cause_is_described_by_types_counts_and_a_sentence() -> None:

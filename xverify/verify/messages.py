@@ -33,8 +33,9 @@ def normalised(message: str) -> str:
 def telling_line(message: str) -> str:
     """The line of a message that says what is wrong.
 
-    It is the first one, or the last one where the first only names a place.
+    It is the first one, or the last one where the first only names a place. A summary at the end only repeats what failed.
     """
+    message, _, _ = message.partition("\nSummary:\n")
     lines = [line.strip() for line in message.splitlines() if line.strip()] or [""]
     return lines[-1] if re.fullmatch(r"Exception from \S+:", lines[0]) else lines[0]
 
