@@ -106,10 +106,6 @@ def _linear_call(contract: Contract, structure: Linear, rng: np.random.Generator
         if structure.zero_point_dtype == "int32" and qtype:
             # This keeps x - zero point inside int32 for every 8-bit x.
             codes = np.clip(codes.view(np.int32), -(2**31) + 512, 2**31 - 512).astype(np.int32).view(np.uint32)
-        if structure.x_dtype == "int32" and recipe != "zero" and f"{contract.id}/int32-overflow" in contract.clauses:
-            # This keeps the difference of two int32 inside int32, too.
-            x_codes, codes = (np.asarray(each.view(np.int32) >> 1).view(np.uint32) for each in (x_codes, codes))
-            tensors["x"] = laid_out(structure.x_dtype, x_codes, structure.layout)
         tensors["zero_point"] = laid_out(structure.zero_point_dtype, codes, structure.parameter_layout)
     attributes: dict[str, Attribute] = {}
     if structure.granularity != "per_tensor" and qtype:

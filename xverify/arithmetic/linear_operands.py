@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from xverify.arithmetic.reading import Codes, Operands
 from xverify.core.call import Call, Tensor
-from xverify.core.dtypes import integer_range, integers
+from xverify.core.dtypes import integers
 
 
 def normal_axis(axis: int, rank: int) -> int | None:
@@ -144,13 +144,3 @@ def _blocked(x: Tensor, parameters: Mapping[str, Tensor], axis: int | None, bloc
 def has_nonzero(tensor: Tensor) -> bool:
     """True if an integer tensor holds a number other than 0."""
     return bool(integers(tensor.dtype, tensor.codes).any())
-
-
-def leaves_int32(operands: Operands) -> bool:
-    """True if the difference of an integer x and its zero point leaves the range of int32."""
-    x = integers(operands.dtypes["x"], operands.codes["x"])
-    # The clip keeps the difference inside int64. A zero point at its ends is still far outside int32.
-    zero_point = np.clip(integers(operands.dtypes["zero_point"], operands.codes["zero_point"]), -(2**40), 2**40)
-    lowest, highest = integer_range("int32")
-    difference = x - zero_point
-    return bool(np.any((difference < lowest) | (difference > highest)))

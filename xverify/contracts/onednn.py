@@ -9,12 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from xverify.arithmetic.linear_operands import leaves_int32
 from xverify.arithmetic.reading import Operands, Reading
 from xverify.arithmetic.readings import EXACT, EXACT_QUOTIENT, FLOAT32, FLOAT32_QUOTIENT
 from xverify.contracts import onednn_guide
 from xverify.contracts.model import Cell, Clause, Contract, Domain, Judgement, judged
-from xverify.contracts.onednn_guide import SILENT, judge_types_and_axis, per_channel
+from xverify.contracts.onednn_guide import SILENT, judge_types_and_axis, overflows, per_channel
 from xverify.core.call import Call
 
 _NAME = "onednn/DynamicDequantize-1"
@@ -191,7 +190,7 @@ def _judge(edition: str, call: Call) -> Judgement:
         and expected is not None
         and zero_point is not None
         and zero_point.dtype == "int32"
-        and leaves_int32(_operands(call))
+        and overflows(_operands(call))
     ):
         unspecified.append("int32-overflow")
     return judged(f"{_NAME}@{edition}", forbidden, list(dict.fromkeys(unspecified)))

@@ -10,12 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from xverify.arithmetic.linear_operands import leaves_int32
 from xverify.arithmetic.reading import Operands, Reading
 from xverify.arithmetic.readings import EXACT, FLOAT32
 from xverify.contracts import onednn_guide
 from xverify.contracts.model import Cell, Clause, Contract, Domain, Judgement, TextCheck, judged
-from xverify.contracts.onednn_guide import SILENT, judge_types_and_axis, per_channel
+from xverify.contracts.onednn_guide import SILENT, judge_types_and_axis, overflows, per_channel
 from xverify.core.call import Call
 from xverify.core.dtypes import tensor
 
@@ -111,7 +110,7 @@ def _judge(edition: str, call: Call) -> Judgement:
             forbidden.append("scales-shape")
         if zero_point is not None and zero_point.shape != (expected,):
             forbidden.append("zps-shape")
-    if not forbidden and zero_point is not None and leaves_int32(_operands(call)):
+    if not forbidden and zero_point is not None and overflows(_operands(call)):
         unspecified.append("int32-overflow")
     return judged(f"{_NAME}@{edition}", forbidden, unspecified)
 

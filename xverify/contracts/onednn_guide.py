@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from xverify.arithmetic.linear_operands import linear_operands, normal_axis
 from xverify.arithmetic.reading import Operands
 from xverify.contracts.documents import onednn_release
 from xverify.contracts.model import Cell, Domain
 from xverify.core.call import Call
+from xverify.core.dtypes import integer_range, integers
 
 Release = tuple[int, int]
 """Major and minor version of the library."""
@@ -93,6 +96,17 @@ def operands(call: Call, output_dtype: str) -> Operands:
     """The operands of a call, after indexing."""
     axis = int(call.attributes.get("axis", 1)) if per_channel(call) else None
     return linear_operands(call, output_dtype, axis)
+
+
+def overflows(call_operands: Operands) -> bool:
+    """True if a difference leaves the range of int32."""
+    codes, dtypes = call_operands.codes, call_operands.dtypes
+    x = integers(dtypes["x"], codes["x"])
+    # The clip keeps the difference inside int64. A zero point at its ends is still far outside int32.
+    zero_point = np.clip(integers(dtypes["zero_point"], codes["zero_point"]), -(2**40), 2**40)
+    lowest, highest = integer_range("int32")
+    difference = x - zero_point
+    return bool(np.any((difference < lowest) | (difference > highest)))
 
 
 def cell(identity: str, call: Call, output_dtype: str) -> Cell:

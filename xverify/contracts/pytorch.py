@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
-from xverify.arithmetic.linear_operands import ceil_div, leaves_int32, linear_operands, normal_axis
+from xverify.arithmetic.linear_operands import ceil_div, linear_operands, normal_axis
 from xverify.arithmetic.reading import Operands, Reading
 from xverify.arithmetic.readings import EXACT, FLOAT32, OUTPUT, Stepwise
 from xverify.contracts.documents import quotes, torch_text
@@ -101,9 +101,6 @@ _SILENT = {
     ),
 }
 _SILENT_AXIS = "no sentence gives the range of the axis, or says what a negative axis means"
-_SILENT_INT32 = (
-    "no sentence says in which type the difference is taken when it leaves the range of int32, the type of x"
-)
 _SILENT_OUT = "no sentence lists the output types: float32, float16 and bfloat16 are judged, others are left open"
 
 _CLAUSES: Mapping[str, Mapping[str, tuple[str, str]]] = {
@@ -115,7 +112,6 @@ _CLAUSES: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "zero-point-required": (_PER_TENSOR_SCHEMA, "the argument has no default value"),
         "granularity": (_PER_TENSOR_SCHEMA, "the scale and the zero point are one number each"),
         "zero-point-shape": (_PER_TENSOR_SCHEMA, "the zero point is one number"),
-        "int32-overflow": ("", _SILENT_INT32),
         "output-dtype": (_OUT_DTYPE, _SILENT_OUT),
         "attributes": (_PER_TENSOR_SCHEMA, ""),
     },
@@ -130,7 +126,6 @@ _CLAUSES: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "scale-dtype": (_SCALES, "the text names no type: scales of float32 are judged, others are left open"),
         "granularity": (_SCALES, ""),
         "zero-point-shape": (_ZERO_POINTS, ""),
-        "int32-overflow": ("", _SILENT_INT32),
         "axis-required": (_PER_CHANNEL_SCHEMA, "the argument axis has no default value"),
         "axis": ("", _SILENT_AXIS),
         "output-dtype": (_OUT_DTYPE, _SILENT_OUT),
@@ -185,7 +180,6 @@ _CLAUSES: Mapping[str, Mapping[str, tuple[str, str]]] = {
             "zero_points (int): integer 1D tensor of offset to use, size should match ``input.size(axis)``",
             "",
         ),
-        "int32-overflow": ("", _SILENT_INT32),
         "axis": ("axis (int): dimension on which apply per-channel quantization", _SILENT_AXIS),
         "output-type": ("Returns an fp32 Tensor by dequantizing a quantized Tensor", ""),
         "attributes": ("dequantize() -> Tensor", "the axis belongs to the tensor; there are no other attributes"),
@@ -295,8 +289,6 @@ def _judge(operator: str, call: Call) -> Judgement:
             unspecified.append("zero-point-dtype")
         if zero_point.shape != call.tensors["scale"].shape:
             forbidden.append("zero-point-shape")
-        if not forbidden and not unspecified and x.dtype == "int32" and leaves_int32(_operands(operator, call)):
-            unspecified.append("int32-overflow")
     return judged(edition(operator), forbidden, unspecified)
 
 
