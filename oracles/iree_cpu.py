@@ -21,7 +21,7 @@ from xverify.core.call import Tensor, code_dtype
 from xverify.oracles.arrays import Array, from_array, numpy_dtype
 from xverify.oracles.onnx_model import GRAPH, STATIC, answer_by_compiling, bench_model, compiled_lines
 from xverify.oracles.protocol import Loaded, Oracle, Path, Setting, at_run
-from xverify.oracles.short_form import ShortCall, ShortForm, is_numpy
+from xverify.oracles.short_form import ShortCall, ShortForm
 from xverify.oracles.timing import Problem, Solve, Timing, Way
 
 MONTHS = {9: "2025-11", 10: "2026-02", 11: "2026-03", 12: "2026-10", 13: "2026-10"}
@@ -165,10 +165,11 @@ def _standard_error_in(file: IO[bytes]) -> Iterator[None]:
 
 
 def short_form(call: ShortCall) -> Optional[ShortForm]:
-    """The model, imported and compiled. None for a bfloat16 result, which IREE's arrays for NumPy lack."""
-    if not is_numpy(call.out_dtype):
+    """The model, imported and compiled. None for bfloat16 before 3.12, whose arrays for NumPy lack it."""
+    release = tuple(map(int, re.findall(r"\d+", call.version)[:2]))
+    if release < (3, 12) and "bfloat16" in (call.out_dtype, *(tensor.dtype for tensor in call.tensors.values())):
         return None
-    imports, lines, inputs = compiled_lines(call)
+    (imported,), lines, inputs = compiled_lines(call)
     lines += [
         "info = onnx_importer.ModelInfo(shape_inference.infer_shapes(model))",
         "module = info.create_module(context=ir.Context())",
@@ -177,8 +178,8 @@ def short_form(call: ShortCall) -> Optional[ShortForm]:
         'binary = compile_str(str(module), input_type="onnx", target_backends=["llvm-cpu"], extra_args=arguments)',
         'y = load_vm_flatbuffer(binary, driver="local-sync").g(%s).to_host()' % ", ".join(inputs),
     ]
-    imports += [
-        "from onnx import shape_inference",
+    imports = [
+        imported + ", shape_inference",
         "from iree.compiler import compile_str, ir",
         "from iree.compiler.extras import onnx_importer",
         "from iree.runtime import load_vm_flatbuffer",

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+import re
 import subprocess
 import sys
 from collections import OrderedDict
 from ctypes import byref, c_void_p
 from dataclasses import replace
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -298,11 +299,26 @@ _C_TYPES = {
     "int8": ("int8_t", "s8"),
     "int32": ("int32_t", "s32"),
     "float32": ("float", "f32"),
+    "float16": ("uint16_t", "f16"),
+    "bfloat16": ("uint16_t", "bf16"),
+    "float8_e5m2": ("uint8_t", "f8_e5m2"),
+    "float8_e4m3fn": ("uint8_t", "f8_e4m3"),
+    "int4": ("uint8_t", "s4"),
+    "uint4": ("uint8_t", "u4"),
 }
-"""The type in C and the type in oneDNN of the dtypes that a program spells out."""
+"""The type in C and the type in oneDNN of the dtypes that a program spells out.
+
+C lacks some of them, so a program has their codes.
+"""
+
+_C_VALUES = ("uint8", "int8", "int32", "float32")
+"""The dtypes whose values C spells."""
 
 _MOST_LINES = 30
 """Lines of a program, which an issue shows whole."""
+
+_LINE = 132
+"""Width of a line with several statements."""
 
 _C_ENDINGS = {
     "crash": "// The process ends in one of the calls below, instead of returning a status.",
@@ -314,61 +330,109 @@ _C_ENDINGS = {
 def short_form(call: ShortCall) -> Optional[Program]:
     """A program in C that makes the call through the graph API.
 
-    None for a call in a graph, for tensors that C does not spell as they are, and for one that needs too many lines.
+    None for a call in a graph, for types and layouts that it does not spell, and for one that needs too many lines.
     """
     roles, output, attributes = _parts(call)
     operands = {role: call.tensors[role] for role in roles if role in call.tensors}
-    plain = all(tensor.dtype in _C_TYPES and tensor.layout == "C" for tensor in call.tensors.values())
-    if call.graph is not None or not plain or attributes is None or call.tensors["x"].size == 0:
+    plain = all(tensor.dtype in _C_TYPES and tensor.layout == "C" for tensor in operands.values())
+    if (
+        call.graph is not None
+        or not plain
+        or output not in _C_TYPES
+        or attributes is None
+        or not call.tensors["x"].size
+    ):
         return None
     kind = "dequantize" if len(roles) == 1 else "dynamic_dequantize"
     x = call.tensors["x"]
-    data = ["%s %s[] = {%s};" % (_C_TYPES[t.dtype][0], role, _numbers(t)) for role, t in operands.items()]
+    data = ["%s %s[] = {%s};%s" % (_C_TYPES[t.dtype][0], role, *_numbers(t)) for role, t in operands.items()]
     rows = [*((role, t.dtype, t.shape) for role, t in operands.items()), ("y", output, x.shape)]
     last = len(operands)
     flat = [(int(np.ravel_multi_index(index, x.shape)) if index else 0, allowed) for index, allowed in call.shown[:2]]
+    shown = 'printf("%.9g 0x%08x\\n", y[{0}], ((uint32_t *)y)[{0}]);'
+    if output != "float32":
+        shown = 'printf("0x%0{1}x\\n", y[{0}]);'
     prints = [
-        'printf("%%.9g 0x%%08x\\n", y[%d], ((uint32_t *)y)[%d]);%s'
-        % (place, place, "  // allowed: " + allowed if allowed else "")
+        shown.format(place, BITS[output] // 4) + ("  // allowed: " + allowed if allowed else "")
         for place, allowed in flat or [(0, "")]
     ]
     body = [
-        *data,
-        "float y[%d];" % x.size,
+        *_packed([*data, "%s y[%d];" % (_C_TYPES[output][0], x.size)]),
         "struct { void *data; dnnl_data_type_t type; int rank; dnnl_dims_t dims; } of[] = {",
         "  %s};" % ", ".join("{%s, dnnl_%s, %d, {%s}}" % (n, _C_TYPES[d][1], len(s), _extents(s)) for n, d, s in rows),
-        "dnnl_engine_t engine; dnnl_stream_t stream; dnnl_graph_graph_t graph; dnnl_graph_op_t op;",
-        "dnnl_graph_partition_t part; dnnl_graph_compiled_partition_t compiled; dnnl_graph_tensor_t m[%d];"
-        % (last + 1),
-        "dnnl_graph_logical_tensor_t t[%d]; const dnnl_graph_logical_tensor_t *p[%d];" % (last + 1, last + 1),
+        *_packed(
+            [
+                "dnnl_engine_t engine; dnnl_stream_t stream; dnnl_graph_graph_t graph; dnnl_graph_op_t op;",
+                "dnnl_graph_partition_t part; dnnl_graph_compiled_partition_t compiled;",
+                "dnnl_graph_logical_tensor_t t[%d]; const dnnl_graph_logical_tensor_t *p[%d];" % (last + 1, last + 1),
+                "dnnl_graph_tensor_t m[%d];" % (last + 1),
+            ]
+        ),
         *([_C_ENDINGS[call.ending]] if call.ending in _C_ENDINGS else []),
-        "DO(dnnl_engine_create(&engine, dnnl_cpu, 0)); DO(dnnl_stream_create(&stream, engine, 1));",
-        'DO(dnnl_graph_op_create(&op, 0, dnnl_graph_op_%s, "dequantize"));' % kind,
-        *attributes,
+        *_packed(
+            [
+                "DO(dnnl_engine_create(&engine, dnnl_cpu, 0));",
+                "DO(dnnl_stream_create(&stream, engine, 1));",
+                'DO(dnnl_graph_op_create(&op, 0, dnnl_graph_op_%s, "dequantize"));' % kind,
+                *attributes,
+            ]
+        ),
         "for (int i = 0; i <= %d; i++) {" % last,
         "  DO(dnnl_graph_logical_tensor_init_with_dims(&t[i], i, of[i].type, of[i].rank, of[i].dims, "
         "dnnl_graph_layout_type_strided, dnnl_graph_tensor_property_variable));",
         "  DO(i < %d ? dnnl_graph_op_add_input(op, &t[i]) : dnnl_graph_op_add_output(op, &t[i]));" % last,
         "  DO(dnnl_graph_tensor_create(&m[i], p[i] = &t[i], engine, of[i].data)); }",
-        "DO(dnnl_graph_graph_create(&graph, dnnl_cpu)); DO(dnnl_graph_add_op(graph, op));",
-        "DO(dnnl_graph_graph_finalize(graph)); DO(dnnl_graph_graph_filter(graph, dnnl_graph_partition_policy_fusion));",
-        "DO(dnnl_graph_graph_get_partitions(graph, 1, &part)); "
-        "DO(dnnl_graph_compiled_partition_create(&compiled, part));",
-        "DO(dnnl_graph_partition_compile(part, compiled, %d, p, 1, p + %d, engine));" % (last, last),
-        "DO(dnnl_graph_compiled_partition_execute(compiled, stream, %d, (void *)m, 1, (void *)(m + %d)));"
-        % (last, last),
-        "DO(dnnl_stream_wait(stream));",
+        *_packed(
+            [
+                "DO(dnnl_graph_graph_create(&graph, dnnl_cpu));",
+                "DO(dnnl_graph_add_op(graph, op));",
+                "DO(dnnl_graph_graph_finalize(graph));",
+                "DO(dnnl_graph_graph_filter(graph, dnnl_graph_partition_policy_fusion));",
+                "DO(dnnl_graph_graph_get_partitions(graph, 1, &part));",
+                "DO(dnnl_graph_compiled_partition_create(&compiled, part));",
+                "DO(dnnl_graph_partition_compile(part, compiled, %d, p, 1, p + %d, engine));" % (last, last),
+                "DO(dnnl_graph_compiled_partition_execute(compiled, stream, %d, (void *)m, 1, (void *)(m + %d)));"
+                % (last, last),
+                "DO(dnnl_stream_wait(stream));",
+            ]
+        ),
         *prints,
     ]
     lines = [
-        "#include <stdio.h>  // cc dequantize.c -ldnnl && ./a.out",
+        "#include <stdio.h>",
         "#include <oneapi/dnnl/dnnl_graph.h>",
         '#define DO(call) do { int s = call; if (s) return printf("status %d of %s\\n", s, #call); } while (0)',
         "int main(void) {",
         *("  " + line for line in body),
         "}",
     ]
-    return Program("c", lines) if len(lines) <= _MOST_LINES and max(map(len, lines)) <= 400 else None
+    short = len(lines) <= _MOST_LINES and max(map(len, lines)) <= 400
+    return Program("c", lines, *_built(call)) if short else None
+
+
+def _packed(statements: Sequence[str]) -> List[str]:
+    """Lines with as many statements as fit."""
+    rows = [""]
+    for statement in statements:
+        if rows[-1] and len(rows[-1]) + 1 + len(statement) > _LINE:
+            rows.append("")
+        rows[-1] += " " * bool(rows[-1]) + statement
+    return rows
+
+
+def _built(call: ShortCall) -> Tuple[List[str], str]:
+    """The wheels of the library and its headers, and the command that builds the program and runs it."""
+    if ":" in call.full_name or not re.fullmatch(r"20\d\d[0-9.]*", call.version):
+        return [], "cc dequantize.c -ldnnl && ./a.out"
+    old = call.version < "2024"
+    names = ("onednn-cpu-gomp", "onednn-devel-cpu-gomp") if old else ("onednn", "onednn-devel")
+    # A build with SYCL finds the processor through OpenCL, whose driver is beside the library.
+    driver = "" if old else "OCL_ICD_FILENAMES=$L/libintelocl.so "
+    return ["%s==%s" % (name, call.version) for name in names], (
+        "L=$(python -c 'import sys; print(sys.prefix)')/lib; "
+        "CPATH=$L/../include LIBRARY_PATH=$L LD_LIBRARY_PATH=$L cc dequantize.c -ldnnl && "
+        "LD_LIBRARY_PATH=$L %s./a.out" % driver
+    )
 
 
 def _extents(shape: Tuple[int, ...]) -> str:
@@ -385,7 +449,7 @@ def _parts(call: ShortCall) -> Tuple[List[str], str, Optional[List[str]]]:
     lines = []
     for name in call.attributes:
         value = call.attributes[name]
-        if name == "qtype" and value in ("per_tensor", "per_channel"):
+        if name == "qtype" and re.fullmatch("[a-z_]{1,30}", str(value)):
             lines.append(
                 'DO(dnnl_graph_op_set_attr_str(op, dnnl_graph_op_attr_qtype, "%s", %d));' % (value, len(str(value)))
             )
@@ -398,17 +462,23 @@ def _parts(call: ShortCall) -> Tuple[List[str], str, Optional[List[str]]]:
     for role, name, kind, spelled in (("scale", "scales", "f32", "float"), ("zero_point", "zps", "s64", "int64_t")):
         if not dynamic and role in call.tensors:
             tensor = call.tensors[role]
-            listed = "(%s[]){%s}, %d" % (spelled, _numbers(tensor), tensor.size)
+            listed = "(%s[]){%s}, %d" % (spelled, _numbers(tensor)[0], tensor.size)
             lines.append("DO(dnnl_graph_op_set_attr_%s(op, dnnl_graph_op_attr_%s, %s));" % (kind, name, listed))
-    return roles, output, lines if output == "float32" else None
+    return roles, output, lines
 
 
-def _numbers(tensor: Tensor) -> str:
-    """The values of a tensor as C spells them, with exactly its bits."""
+def _numbers(tensor: Tensor) -> Tuple[str, str]:
+    """A tensor as C spells it, with exactly its bits, and a comment with values if these are codes."""
+    if tensor.dtype not in _C_VALUES:
+        bits = BITS[tensor.dtype]
+        codes = pack(tensor.codes, bits) if bits < 8 else tensor.codes.reshape(-1)
+        values = to_array(tensor).reshape(-1)[:8].astype(np.float64)
+        comment = ", ".join("%g" % value for value in values) + ", ..." * (tensor.size > 8)
+        return ", ".join("0x%0*x" % (max(bits, 8) // 4, code) for code in codes.tolist()), " /* %s */" % comment
     values = tensor.codes.reshape(-1).view(tensor.dtype).tolist()
     if tensor.dtype == "float32":
-        return ", ".join(_spelled_float(value) for value in values)
-    return ", ".join("-2147483647 - 1" if value == -(2**31) else str(value) for value in values)
+        return ", ".join(_spelled_float(value) for value in values), ""
+    return ", ".join("-2147483647 - 1" if value == -(2**31) else str(value) for value in values), ""
 
 
 def _spelled_float(value: float) -> str:

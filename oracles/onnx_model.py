@@ -11,6 +11,7 @@ import numpy as np
 
 from xverify.core.call import BITS, Attribute, Call, Outcome, Tensor, code_dtype
 from xverify.core.moves import Node
+from xverify.core.neighbours import DEQUANTIZE, QUANTIZE, result_dtype
 from xverify.core.surroundings import Graph, opset_beside, surround
 from xverify.oracles.arrays import answered, pack
 from xverify.oracles.short_form import ShortCall, keywords, spelled
@@ -178,7 +179,7 @@ def graph_bytes(call: Call, graph: Graph) -> bytes:
             )
         )
     declared = [
-        helper.make_tensor_value_info(name, element_type(tensor.dtype), extents(name, tensor, graph.symbolic))
+        helper.make_tensor_value_info(name, element_type(tensor.dtype), extents(name, tensor.shape, graph.symbolic))
         for name, tensor in graph.inputs.items()
     ]
     constants = [_constant(name, tensor) for name, tensor in graph.constants.items()]
@@ -198,9 +199,9 @@ def operator_sets(call: Call) -> Dict[str, int]:
     return {"": opset_beside(call), **({domain: version} if domain else {})}
 
 
-def extents(name: str, tensor: Tensor, symbolic: bool) -> List[Any]:
-    """The extents of an input, or names for them."""
-    return ["%s_extent_%d" % (name, axis) if symbolic else extent for axis, extent in enumerate(tensor.shape)]
+def extents(name: str, shape: Sequence[int], symbolic: bool) -> List[Any]:
+    """The extents of an input or output, or names for them."""
+    return ["%s_extent_%d" % (name, axis) if symbolic else extent for axis, extent in enumerate(shape)]
 
 
 def list_inputs(node: Node, opset: int) -> Tuple[List[Tuple[str, List[int]]], Dict[str, Any]]:
@@ -304,7 +305,7 @@ def compiled_lines(call: ShortCall) -> Tuple[List[str], List[str], List[str]]:
     static = bool(call.options) or bool(call.attributes.get("block_size"))
     shapes = None if call.graph else named_shapes(Call(call.contract, call.tensors, call.attributes), static)
     inputs = [name for name in call.tensors if name not in constants]
-    return [model_imports(constants)], model_lines(call, constants, shapes), inputs
+    return [model_imports(call, constants)], model_lines(call, constants, shapes), inputs
 
 
 # -- lines of Python, for short scripts ------------------------------------------------------------------
@@ -315,19 +316,21 @@ def type_name(dtype: str) -> str:
     return "TensorProto." + _NAMES.get(dtype, dtype.replace("_", "").upper())
 
 
-def model_imports(constants: Sequence[str]) -> str:
+def model_imports(call: ShortCall, constants: Sequence[str]) -> str:
     """The import that `model_lines` needs."""
-    return "from onnx import TensorProto, ValueInfoProto, helper" + (", numpy_helper" if constants else "")
+    lists = call.graph is not None and any(node.operator in _LISTS for node in call.graph[1].nodes)
+    return "from onnx import TensorProto, helper" + (", numpy_helper" if constants or lists else "")
 
 
 def model_lines(call: ShortCall, constants: Sequence[str] = (), shapes: Optional[Shapes] = None) -> List[str]:
     """Lines of Python that make ``model`` with onnx.helper; tensors are arrays by their names.
 
+    The inputs and outputs have types and ranks, as the checker of onnx demands.
+
     Args:
         constants: Roles of a lone call that are initializers.
-        shapes: The declared shapes of a lone call's inputs. By default an input has no shape.
+        shapes: The declared shapes of a lone call's inputs. By default no extent is known.
     """
-    declared = shapes or {}
     if call.graph is not None:
         return _graph_lines(*call.graph)
     domain, version = _spelled_operator_set(call.contract)
@@ -335,20 +338,47 @@ def model_lines(call: ShortCall, constants: Sequence[str] = (), shapes: Optional
     if domain:
         words["domain"] = spelled(domain)
     names = ", ".join('"%s"' % role for role in call.tensors)
-    inputs = [
-        '    helper.make_tensor_value_info("%s", %s, %s),' % (role, type_name(tensor.dtype), declared.get(role))
-        for role, tensor in call.tensors.items()
-        if role not in constants
-    ]
+    declared = shapes or {role: [None] * len(tensor.shape) for role, tensor in call.tensors.items()}
+    inputs = [_value(role, call.tensors[role].dtype, declared[role]) for role in call.tensors if role not in constants]
+    result = result_dtype(Call(call.contract, call.tensors, call.attributes))
+    output = _value("y", result if result in BITS else call.out_dtype, declared["x"])
     initializers = ", ".join('numpy_helper.from_array(%s, "%s")' % (role, role) for role in constants)
     return [
         'node = helper.make_node("DequantizeLinear", [%s], ["y"]%s)' % (names, keywords(words)),
-        *("inputs = [", *inputs, "]"),
-        'graph = helper.make_graph([node], "g", inputs, [ValueInfoProto(name="y")]%s)'
-        % (", [%s]" % initializers if constants else ""),
-        "opset = helper.make_opsetid(%s, %d)" % (spelled(domain), version),
-        "model = helper.make_model(graph, opset_imports=[opset], ir_version=%d)" % ir_version(version),
+        *_listed("inputs = [", inputs, "]"),
+        "output = " + output,
+        'graph = helper.make_graph([node], "g", inputs, [output]%s)' % (", [%s]" % initializers if constants else ""),
+        _model_line({domain: version}, version),
     ]
+
+
+_LINE = 110
+"""Width of a line that holds several items."""
+
+
+def _listed(start: str, items: Sequence[str], end: str) -> List[str]:
+    """A list as Python, with as many items in a line as fit."""
+    rows = [start + end * (not items)]
+    for index, item in enumerate(items):
+        ended = item + (end if index == len(items) - 1 else ",")
+        if index and len(rows[-1]) + 1 + len(ended) > _LINE:
+            rows.append(" " * len(start) + ended)
+        else:
+            rows[-1] += " " * bool(index) + ended
+    return rows
+
+
+def _value(name: str, dtype: str, shape: Sequence[Any]) -> str:
+    return 'helper.make_tensor_value_info("%s", %s, %s)' % (name, type_name(dtype), _spelled_shape(shape))
+
+
+def _spelled_shape(shape: Sequence[Any]) -> str:
+    return str(list(shape)).replace("'", '"')
+
+
+def _model_line(sets: Mapping[str, int], version: int) -> str:
+    opsets = ", ".join("helper.make_opsetid(%s, %d)" % (spelled(name), number) for name, number in sets.items())
+    return "model = helper.make_model(graph, opset_imports=[%s], ir_version=%d)" % (opsets, ir_version(version))
 
 
 def _spelled_operator_set(contract: str) -> Tuple[str, int]:
@@ -361,33 +391,46 @@ def _spelled_operator_set(contract: str) -> Tuple[str, int]:
 def _graph_lines(call: Call, graph: Graph) -> List[str]:
     domain, sets = operator_set(call.contract)[0], operator_sets(call)
     nodes: List[str] = []
-    initializers = ['    numpy_helper.from_array(%s, "%s"),' % (name, name) for name in graph.constants]
+    constants = ['"%s": %s' % (name, name) for name in graph.constants]
+    types = {name: tensor.dtype for name, tensor in (*graph.inputs.items(), *graph.constants.items())}
     for node in graph.nodes:
         inputs, attributes = list_inputs(node, sets[""])
-        initializers += [
-            '    helper.make_tensor("%s", TensorProto.INT64, [%d], %s),' % (name, len(values), values)
-            for name, values in inputs
-        ]
+        constants += ['"%s": np.array(%s, np.int64)' % pair for pair in inputs]
+        types[node.output] = _type_of_output(node, types)
         names = ", ".join('"%s"' % name for name in (*node.inputs, *(name for name, _ in inputs)))
         words = {name: _spelled(name, value) for name, value in attributes.items()}
         if node.of_call and domain:
-            words["domain"] = repr(domain)
+            words["domain"] = spelled(domain)
         outputs = ", ".join('"%s"' % name for name in (node.output, *node.others))
         nodes.append('    helper.make_node("%s", [%s], [%s]%s),' % (node.operator, names, outputs, keywords(words)))
-    declared = [
-        '    helper.make_tensor_value_info("%s", %s, %s),'
-        % (name, type_name(tensor.dtype), extents(name, tensor, graph.symbolic))
-        for name, tensor in graph.inputs.items()
+    declared = {name: extents(name, tensor.shape, graph.symbolic) for name, tensor in graph.inputs.items()}
+    values = ['"%s": (%s, %s)' % (n, type_name(types[n]), _spelled_shape(declared[n])) for n in declared]
+    results = [
+        _value(name, types[name], extents(name, shape, graph.symbolic))
+        for name, shape in ((graph.output, graph.shape), *graph.others.items())
     ]
-    opsets = ", ".join("helper.make_opsetid(%r, %d)" % pair for pair in sets.items())
     return [
         *("nodes = [", *nodes, "]"),
-        *("inputs = [", *declared, "]"),
-        *("constants = [", *initializers, "]"),
-        'graph = helper.make_graph(nodes, "g", inputs, [%s], constants)'
-        % ", ".join('ValueInfoProto(name="%s")' % name for name in (graph.output, *graph.others)),
-        "model = helper.make_model(graph, opset_imports=[%s], ir_version=%d)" % (opsets, ir_version(sets[""])),
+        *_listed("types = {", values, "}"),
+        "inputs = [helper.make_tensor_value_info(name, *of) for name, of in types.items()]",
+        *_listed("outputs = [", results, "]"),
+        *(_listed("constants = {", constants, "}") if constants else []),
+        *(["tensors = [numpy_helper.from_array(array, name) for name, array in constants.items()]"] * bool(constants)),
+        'graph = helper.make_graph(nodes, "g", inputs, outputs%s)' % (", tensors" * bool(constants)),
+        _model_line(sets, sets[""]),
     ]
+
+
+def _type_of_output(node: Node, types: Mapping[str, str]) -> str:
+    """The dtype of a node's output, given those of its inputs."""
+    given = [types.get(name, "") for name in node.inputs]
+    if node.operator == QUANTIZE:
+        return str(node.attributes.get("output_dtype", given[2] if len(given) > 2 else "uint8"))
+    if node.operator == DEQUANTIZE:
+        return str(node.attributes.get("output_dtype", given[1]))
+    if node.operator == "ArgMax":
+        return "int64"
+    return str(node.attributes.get("to", given[1 if node.operator == "Where" else 0]))
 
 
 def _spelled(name: str, value: Any) -> str:

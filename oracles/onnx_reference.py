@@ -187,6 +187,6 @@ def load() -> Loaded:
 def short_form(call: ShortCall) -> ShortForm:
     """The model, and the evaluator run on it."""
     constants = list(call.graph[1].constants) if call.graph is not None else []
-    imports = [model_imports(constants), "from onnx.reference import ReferenceEvaluator"]
+    imports = [model_imports(call, constants), "from onnx.reference import ReferenceEvaluator"]
     fed = feeds([name for name in call.tensors if name not in constants])
     return ShortForm(imports, [*model_lines(call), "y = np.asarray(ReferenceEvaluator(model).run(None, %s)[0])" % fed])

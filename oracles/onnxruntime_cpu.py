@@ -630,7 +630,7 @@ def short_form(call: ShortCall) -> ShortForm:
         comments[role + "_bits"] = _comment(tensor)
         arguments = "%s_bits, %s" % (role, type_name(tensor.dtype))
         values.append("%s = ort.OrtValue.ortvalue_from_numpy_with_onnx_type(%s)" % (role, arguments))
-    imports = ["import onnxruntime as ort", model_imports(constants)]
+    imports = ["import onnxruntime as ort", model_imports(call, constants)]
     modules: Tuple[str, ...] = ("os",) if library else ()
     if is_numpy(call.out_dtype) and way.bound:
         last = [*_bound_lines(call, fed), "y = bound()"]

@@ -241,5 +241,5 @@ def short_form(call: ShortCall) -> Optional[ShortForm]:
     # NumPy has no bfloat16: OpenVINO hands out its bits as float16.
     view, modules = ("", ()) if is_numpy(call.out_dtype) else (".view(ml_dtypes.bfloat16)", ("ml_dtypes",))
     lines += ['y = ov.compile_model(model, "CPU"%s)(%s)[0]%s' % (hint, fed, view)]
-    imports = [model_imports(constants), "import openvino as ov"]
+    imports = [model_imports(call, constants), "import openvino as ov"]
     return ShortForm(imports, [*values, *lines], modules, operands, comments, copies=True)

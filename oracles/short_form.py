@@ -38,6 +38,9 @@ class ShortCall:
     graph: Optional[Tuple[Call, Graph]] = None
     """The lone call and its graph, for a call in surroundings."""
 
+    version: str = ""
+    """The implementation's version."""
+
     ending: str = ""
     """The ending that a reader must expect: "crash", "hang", "refusal"; "" if the call gives a result."""
 
@@ -76,6 +79,12 @@ class Program:
     """The language of its code block in Markdown."""
 
     lines: List[str]
+
+    packages: List[str]
+    """The packages of Python that hold what it needs, with their versions."""
+
+    command: str
+    """The command of a shell that builds it and runs it."""
 
 
 def is_numpy(dtype: str) -> bool:

@@ -412,7 +412,7 @@ def report(
         asked = _asked(loaded, identity, sources[0].parent, newest) if again or newest else None
         text = reports.issue_body(loaded, identity, asked)
     if output is None:
-        click.echo(text)
+        click.echo(text, nl=not text.endswith("\n"))
         return PASS
     output.write_text(text, encoding="utf-8")
     click.echo(f"{output} written", err=True)

@@ -89,8 +89,8 @@ class Graph:
     """For each value of the lone call's result, in C order, its flat index in the graph's result."""
     lone_shape: Shape
     """The shape of the lone call's result."""
-    others: tuple[str, ...] = ()
-    """The names of further outputs, which nobody reads."""
+    others: Mapping[str, Shape] = field(default_factory=dict)
+    """The shapes of further outputs, by name. Nobody reads these outputs."""
     changes_values: bool = False
     """True if the result is the graph's own. Otherwise the graph only moves the lone call's result."""
     lone: Call | None = None
@@ -157,28 +157,31 @@ def surround(call: Call) -> Graph:
     nodes += after.nodes
     constants.update(after.constants)
     inputs.update(after.inputs)
-    output, shape, changes, others = after.output, after.numbers.shape, after.changes, []
+    output, shape, changes = after.output, after.numbers.shape, after.changes
+    others: dict[str, Shape] = {}
     if words.fork is not None:
         forked, fork_constants = _second_consumer(wide, words.fork)
         nodes += forked
         constants.update(fork_constants)
-        others.append(forked[-1].output)
+        others["fork"] = wide.data.shape
         if words.fork % 2:
-            others, output, shape, changes = [output], forked[-1].output, wide.data.shape, True
+            others, output, shape, changes = {output: shape}, "fork", wide.data.shape, True
     if words.shared is not None:
         second, tensor = _second_operator(wide, words.shared)
         nodes.append(second)
         (constants if "x" in words.constants else inputs)["x2"] = tensor
-        others.append(second.output)
         if words.shared % 2:
-            others, output, shape, changes = [*others[:-1], output], second.output, wide.data.shape, True
+            others[output] = tuple(shape)
+            output, shape, changes = second.output, wide.data.shape, True
+        else:
+            others[second.output] = wide.data.shape
     places = np.empty(0 if changes else call.values, np.int64)
     if not changes:
         moved = after.numbers
         places[moved[moved >= 0]] = np.flatnonzero(moved.reshape(-1) >= 0)
     return Graph(
         tuple(nodes), inputs, constants, words.symbolic, output, tuple(shape), places, tuple(call.data.shape),
-        tuple(others), changes, wide,
+        others, changes, wide,
     )  # fmt: skip
 
 

@@ -34,7 +34,7 @@ def of_version(oracle: Oracle, version: str, say: Say) -> Moved:
     failures = []
     for distribution in (oracle.distribution, *oracle.distributions):
         try:
-            made = environment(distribution, version, say, _needs(oracle, version))
+            made = environment(distribution, version, say, needs_of(oracle, version))
         except EnvironmentFailedError as error:
             failures.append(str(error))
             continue
@@ -43,7 +43,7 @@ def of_version(oracle: Oracle, version: str, say: Say) -> Moved:
     raise EnvironmentFailedError("; ".join(failures))
 
 
-def _needs(oracle: Oracle, version: str) -> tuple[str, ...]:
+def needs_of(oracle: Oracle, version: str) -> tuple[str, ...]:
     """The further requirements of an implementation's environment at a version."""
     is_older = bool(oracle.numpy_2_from) and Version(version) < Version(oracle.numpy_2_from)
     return (*oracle.needs, OLD_NUMPY) if is_older else oracle.needs

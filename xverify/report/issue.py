@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 MOST_LINES = 60
 """Number of lines of a body."""
 
-MOST_SCRIPT_LINES = 34
+MOST_SCRIPT_LINES = 30
 """Number of lines of a script in an issue. A longer one is attached."""
 
 MOST_SCRIPT = 20_000
@@ -114,7 +115,7 @@ def _script(case: Case) -> list[str]:
     large = any("hex" not in tensor for tensor in finding["witness"]["call"]["tensors"].values())
     short: Short | None = None if large else short_program(finding)
     if short is not None and len(short.text.splitlines()) <= MOST_SCRIPT_LINES and len(short.text) <= MOST_SCRIPT:
-        return _fenced(short.text, short.language)
+        return [*_fenced(short.text, short.language), *_install(short, case.report["run"]["versions"])]
     beside = f" and {code('scripts/' + finding['id'] + '.call')}" if large else ""
     reason = "No short script makes this call."
     if large or short is not None:
@@ -125,6 +126,17 @@ def _script(case: Case) -> list[str]:
         "",
         *_operands(finding),
     ]
+
+
+def _install(short: Short, versions: Json) -> list[str]:
+    """Say how to install what a script needs, and how to build and run a program."""
+    packages = [
+        shlex.quote(f"{name}=={versions[name]}" if versions.get(name, MISSING) != MISSING else name)
+        for name in short.packages
+    ]
+    said = [f"{code('pip install ' + ' '.join(packages))} in a virtual environment"] if packages else []
+    said += [f"{code(short.command)} builds and runs the program"] if short.command else []
+    return [f"To run it: {'; then '.join(said)}.", ""] if said else []
 
 
 def _operands(finding: Json) -> list[str]:

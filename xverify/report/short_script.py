@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import importlib
+import itertools
 import re
 import textwrap
 import zlib
@@ -18,11 +19,13 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 import numpy as np
+from packaging.version import InvalidVersion, Version
 
 from xverify.core.call import BITS, LEAST_RANK, SLACK, Call, Tensor, constant_axes
 from xverify.core.codec import call_from_json, tensor_from_json
 from xverify.core.dtypes import decimal
 from xverify.core.surroundings import Graph
+from xverify.environments.other_versions import needs_of
 from xverify.oracles.onnx_model import graph_of
 from xverify.oracles.protocol import Oracle
 from xverify.oracles.short_form import Program, ShortCall, ShortForm, feeds, is_numpy
@@ -36,6 +39,9 @@ MOST_PLACES = 4
 MOST_SPELLED = 300
 """The largest tensor that is spelled out: every code of a byte, and a few more. Larger ones are compressed."""
 
+MOST_IN_LINE = 110
+"""Width of a line with the values of a tensor."""
+
 _ONNX_ROLES = ("x", "scale", "zero_point")
 _RANGE_ROLES = ("input", "min_range", "max_range")
 
@@ -46,6 +52,10 @@ class Short:
 
     text: str
     language: str = "python"
+    packages: tuple[str, ...] = ()
+    """The distributions that it needs, those of the implementation with their version."""
+    command: str = ""
+    """The command of a shell that builds a program and runs it. Empty for a script of Python."""
 
 
 def short_script(finding: Json) -> str | None:
@@ -72,12 +82,14 @@ def short_program(finding: Json) -> Short | None:
     if form is None:
         return None
     if isinstance(form, Program):
-        return None if variables else Short("\n".join(form.lines) + "\n", form.language)
+        text = "\n".join(form.lines) + "\n"
+        return None if variables else Short(text, form.language, tuple(form.packages), form.command)
     tensors = call.tensors if form.operands is None else form.operands
     operands: list[str] = []
     for name, tensor in tensors.items():
-        operands += [f"# {form.comments[name]}"] if name in form.comments else []
-        operands += operand(name, tensor, form.copies)
+        lines, comment = operand(name, tensor, form.copies), form.comments.get(name)
+        alone = [f"{lines[0]}  # {comment}"] if len(lines) == 1 and "#" not in lines[0] else [f"# {comment}", *lines]
+        operands += alone if comment else lines
     imports = ["import numpy as np", *form.imports]
     # The literals hold numbers only, so the modules that they need can be read off them.
     text = "\n".join(operands)
@@ -87,7 +99,22 @@ def short_program(finding: Json) -> Short | None:
     modules |= {"os"} if variables else set()
     standard = [f"import {name}" for name in sorted(modules - {"ml_dtypes"})]
     head = [*standard, *([""] if standard else []), *_set(variables, oracle, finding["verdict"]), *imports]
-    return Short("\n".join([*head, "", *operands, "", *_shown(finding, call, form)]) + "\n")
+    script = "\n".join([*head, "", *operands, "", *_shown(finding, call, form)]) + "\n"
+    return Short(script, packages=_packages(oracle, call.version, script))
+
+
+def _packages(oracle: Oracle, version: str, script: str) -> tuple[str, ...]:
+    """The distributions that a script imports. Empty for code that no distribution holds."""
+    try:
+        number = Version(version).public
+    except InvalidVersion:
+        return ()
+    if oracle.in_house or not oracle.distribution:
+        return ()
+    own = [f"{oracle.distribution}=={number}", *(need.format(version=number) for need in needs_of(oracle, number))]
+    named = {re.split("[=<]", package)[0] for package in own}
+    imported = [name for name in ("onnx", "numpy", "ml_dtypes") if re.search(f"^(import|from) {name}\\b", script, re.M)]
+    return (*own, *(name for name in imported if name not in named))
 
 
 def _set(variables: Mapping[str, str], oracle: Oracle, verdict: str) -> list[str]:
@@ -138,6 +165,7 @@ def read_witness(finding: Json) -> ShortCall | None:
         options=subject["options"],
         out_dtype=out or "float32",
         graph=graph,
+        version=subject["version"],
         ending=_ending(finding),
         shown=tuple((tuple(entry["index"]), _allowed(entry)) for entry in witness["legal"][:MOST_PLACES]),
     )
@@ -259,18 +287,36 @@ def _assigned(name: str, tensor: Tensor) -> list[str]:
         shape = _extents(tensor.shape)
         return [f"{name} = np.full({shape}, {values[0]}, np.{dtype}){view}{comment}"]
     reshape = "" if len(tensor.shape) < 2 else f".reshape{_extents(tensor.shape)}"
+    listed = ", ".join(values)
+    for text in [f"[{listed}]", _in_runs(values)] if tensor.shape else [listed]:
+        line = f"{name} = np.array({text}, np.{dtype}){reshape}{view}{comment}"
+        if len(line) <= MOST_IN_LINE or not tensor.shape:
+            return [line]
     if tensor.size > MOST_SPELLED:
         packed = base64.b64encode(zlib.compress(np.asarray(tensor.codes, order="C").tobytes(), 9)).decode()
-        lines = textwrap.wrap(packed, 96)
         made = f'np.frombuffer(zlib.decompress(base64.b64decode({name}_bytes)), "<{_kind(tensor, own)}"){reshape}'
+        if len(packed) <= 96:
+            return [f'{name}_bytes = "{packed}"', f"{name} = {made}{view}"]
+        lines = textwrap.wrap(packed, 96)
         return [f"{name}_bytes = (", *(f'    "{line}"' for line in lines), ")", f"{name} = {made}{view}"]
-    listed = ", ".join(values)
-    text = listed if tensor.shape == () else f"[{listed}]"
-    line = f"{name} = np.array({text}, np.{dtype}){reshape}{view}{comment}"
-    if len(line) <= 110:
-        return [line]
+    if dtype == "uint8":  # Many bytes are as readable in hexadecimal, and shorter.
+        rows = [f'"{line}"' for line in textwrap.wrap(bits.astype(np.uint8).tobytes().hex(), 104)]
+        made = f", np.uint8){reshape}{view}{comment}"
+        if len(rows) == 1 and len(name + rows[0] + made) + 35 <= MOST_IN_LINE:
+            return [f"{name} = np.array(list(bytes.fromhex({rows[0]})){made}"]
+        return [
+            f"{name} = np.array(list(bytes.fromhex(",
+            *(f"    {line}" for line in rows[:-1]),
+            f"    {rows[-1]})){made}",
+        ]
     folded = textwrap.wrap(listed, 104, break_long_words=False, break_on_hyphens=False)
     return [f"{name} = np.array([", *(f"    {part}" for part in folded), f"], np.{dtype}){reshape}{view}{comment}"]
+
+
+def _in_runs(values: list[str]) -> str:
+    """Equal values in succession, as Python: [0] * 20 + [154] + [0] * 7."""
+    runs = [(value, len(list(run))) for value, run in itertools.groupby(values)]
+    return " + ".join(f"[{value}]" + (f" * {count}" if count > 1 else "") for value, count in runs)
 
 
 def _decimals(tensor: Tensor) -> list[str] | None:
