@@ -49,7 +49,7 @@ def conclude(state: RunState) -> None:
     for (key, standing), groups in departures.items():
         finding, samples = state.findings.of(key, standing), _chosen(groups)
         if finding is not None and any(sample.wrong.any() for sample in samples):
-            finding.region = region(samples)
+            finding.samples, finding.region = samples, region(samples)
     settle_departures(state)
 
 
@@ -76,7 +76,7 @@ def _violations(state: RunState, likely: Mapping[str, Collection[str]]) -> None:
         finding = state.findings.of(key, standing)
         if finding is not None:
             samples = _chosen(groups) + _right_elsewhere(state, finding, pieces[key, standing])
-            finding.region = region(samples)
+            finding.samples, finding.region = samples, region(samples)
             by = finding.attribution
             # A recipe of a part of the values may differ from the legal ones at wrong values only.
             unclear = (NOWHERE_SIMPLE, EVERYWHERE) if by and by.elsewhere else (NOWHERE_SIMPLE,)

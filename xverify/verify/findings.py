@@ -149,7 +149,7 @@ class Finding:
     shrunk: str = "not reached"
     """The state of shrinking: "minimal", "not reached" (time or evaluations ended first) or "not shrinkable"."""
     samples: list[Sample] = field(default_factory=list)
-    """Judged calls from which the region is found."""
+    """Judged calls from which the region was found."""
     region: Region | None = None
     """The predicate on values that holds of the wrong ones."""
     histogram: Counter[int] = field(default_factory=Counter)
