@@ -342,3 +342,20 @@ def test_an_effect_in_float16_has_the_exact_numbers() -> None:
     witness = {"call": {"tensors": tensors, "attributes": {}}, "got": {"message": ""}, "legal": legal}
     (cause,) = grouped([finding("violation", "a", recipe="a", out_dtype="float16", witness=witness)])
     assert cause.effect == "int32 -376923895 with scale 7.89761543e-05 becomes -29776 instead of -29760 in float16"
+
+
+def test_the_text_that_a_package_ships_is_shown_before_that_of_a_seed() -> None:
+    contract = "tensorflow/Dequantize@{}"
+    crashes = [
+        finding("crash", "allowed:empty", x, contract=contract.format(text), message="killed by SIGFPE")
+        for x, text in (("uint8", "seed"), ("int8", "installed"))
+    ]
+    (cause,) = grouped(crashes)
+    assert cause.first["contract"] == contract.format("installed")
+
+
+def test_a_title_has_the_first_sentence_of_a_long_message() -> None:
+    what = "could not create a primitive descriptor for the reorder primitive. Run workload with ONEDNN_VERBOSE=all to get more"
+    message = f"killed by SIGABRT\nterminate called after throwing\n  what():  {what}"
+    (cause,) = grouped([finding("crash", "allowed:values", message=message)])
+    assert cause.title == f"ends the process on allowed calls ({what.partition('. ')[0]}; SIGABRT)"

@@ -160,7 +160,7 @@ def is_unconfirmed(group: Sequence[Json]) -> bool:
 def _of_death(key: CauseKey, group: Sequence[Json]) -> str:
     signal, _, what = key.mistake.partition(": ")
     does = "ends the process" if key.kind == "crash" else "does not answer"
-    how = f" ({what}; {signal})" if what and signal != "SIGXFSZ" else f" ({_ending(key, group[0])})"
+    how = f" ({_short(what)}; {signal})" if what and signal != "SIGXFSZ" else f" ({_ending(key, group[0])})"
     allowed = any(kills_allowed_calls(finding) for finding in group)
     blamed = [finding for finding in group if finding.get("survives_without_breach")]
     if allowed:
@@ -197,7 +197,13 @@ def _from_message(finding: Json) -> str:
     condition, was_false, explanation = line.partition(" was false.")
     if was_false:  # the macro of a check: path, signature, condition, explanation
         line = explanation.strip() or " ".join(condition.split(" ")[-3:]) + was_false
-    return line if len(line) <= MOST_MESSAGE else line[:MOST_MESSAGE].rstrip() + " ..."
+    return _short(line)
+
+
+def _short(line: str) -> str:
+    """The first sentence of a message, or its beginning."""
+    first = line if len(line) <= MOST_MESSAGE else line.partition(". ")[0]
+    return first if len(first) <= MOST_MESSAGE else first[:MOST_MESSAGE].rstrip() + " ..."
 
 
 def _types(group: Sequence[Json], answered: frozenset[str]) -> str:
@@ -241,7 +247,9 @@ def graph_in_words(around: Sequence[str], path: str, lowest: str, rewrite: str) 
     level = (lowest or str(path)).removeprefix("graph").strip()
     parts = (
         in_words(tuple(map(str, around))),
-        f"from {level}" if level and lowest not in ("", path) else level,
+        f"{'from' if level.startswith('optimization') else 'also with'} {level}"
+        if level and lowest not in ("", path)
+        else level,
         f"where the optimiser {rewrite}" if rewrite else "",
     )
     return ", ".join(filter(None, parts))
@@ -300,7 +308,9 @@ def effect(finding: Json, by_a_factor: bool = False) -> str:
     in_type = "" if out in ("float32", "") else f" in {out}"
     wrong = f"{head}{' with ' if rest else ''}{', '.join(rest)} becomes {got} instead of {legal}{in_type}"
     return (
-        wrong if not by_a_factor or _error(entry) >= BY_A_FACTOR else f"{wrong}; others are wrong by more than a factor"
+        wrong
+        if not by_a_factor or _error(entry) >= BY_A_FACTOR
+        else f"{wrong}; other values are wrong by a factor of two or more"
     )
 
 
