@@ -359,3 +359,18 @@ def test_a_title_has_the_first_sentence_of_a_long_message() -> None:
     message = f"killed by SIGABRT\nterminate called after throwing\n  what():  {what}"
     (cause,) = grouped([finding("crash", "allowed:values", message=message)])
     assert cause.title == f"ends the process on allowed calls ({what.partition('. ')[0]}; SIGABRT)"
+
+
+def test_a_title_names_what_all_findings_on_allowed_calls_need() -> None:
+    died = {"message": "killed by SIGABRT", "needs": "a negative axis"}
+    forbidden = finding("crash", "forbidden:axis-range:values", "int4", message="killed by SIGABRT")
+    (cause,) = grouped([finding("crash", "allowed:values", **died), forbidden])
+    assert cause.title == "ends the process on allowed calls with a negative axis (SIGABRT)"
+    (cause,) = grouped(
+        [finding("crash", "allowed:values", **died), finding("crash", "allowed:a", "int4", message="killed by SIGABRT")]
+    )
+    assert cause.title == "ends the process on allowed calls (SIGABRT)"
+    (cause,) = grouped([finding("violation", "wrap-x", recipe="wrap-x", needs="a negative axis")])
+    assert cause.title == "wrap-x with a negative axis"
+    (cause,) = grouped([finding("wrongly-rejected", "integer:E", needs="a negative axis")])
+    assert cause.title == "refuses allowed calls with a negative axis: E"

@@ -35,7 +35,7 @@ from scripts_run import run_file
 from xverify import cli
 from xverify.core.call import LAYOUTS, LEAST_RANK, Tensor
 from xverify.engine.again import Again
-from xverify.report import issue_body
+from xverify.report import issue_body, summary
 from xverify.report.issue import MOST_LINES, MOST_SCRIPT_LINES, fence, path_in_words
 from xverify.report.short_script import MOST_SPELLED, operand, short_program, short_script
 from xverify.verify.causes import causes_of
@@ -390,6 +390,22 @@ def test_paths_are_described_for_outsiders() -> None:
         "optimizations off with quantized values moved around"
     )
     assert (path_in_words("io binding"), path_in_words("threads=4")) == ("with IO binding", "with threads=4")
+
+
+def test_a_call_that_needs_a_negative_axis_is_shown_with_the_sentence_on_the_axis() -> None:
+    report = copy.deepcopy(sample_report())
+    one = next(f for f in report["findings"] if f["verdict"] == "violation")
+    clause = {
+        **summary.clauses(report)[one["clause"]],
+        "id": f"{one['contract']}/axis-range",
+        "text": "in the range [-r, r-1]",
+    }
+    next(e for e in report["editions"] if e["id"] == one["contract"])["clauses"].append(clause)
+    assert "[-r" not in issue_body(report, one["id"])
+    one["needs"] = "a negative axis"
+    text = issue_body(report, one["id"])
+    assert "> in the range \\[-r, r-1\\]" in text
+    assert "The call below needs a negative axis: an equal call without it gets an allowed result." in text
 
 
 def test_text_does_not_end_its_code_block() -> None:

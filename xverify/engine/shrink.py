@@ -13,6 +13,7 @@ from xverify.core.call import RUNS_FROM, Call, Outcome
 from xverify.core.verdict import Verdict
 from xverify.engine.deaths import DEATHS, UNCONFIRMED, Confirming, learn_if_breach_kills, shrink_death
 from xverify.engine.events import FindingShrunk, ShrinkStarted
+from xverify.engine.needed import learn_need
 from xverify.engine.plan import derived_seed
 from xverify.engine.state import RunState
 from xverify.engine.store import ask_others, shown_first
@@ -63,9 +64,11 @@ def shrink_all(state: RunState, out_of_time: Callable[[], bool], grace: float = 
     finally:
         confirming.stop()
     for finding in findings:
-        if finding.call is not None and finding.region is not None and not state.interrupted.is_set():
+        if finding.call is not None and not state.interrupted.is_set():
             contract = state.contract_of(finding)
-            settle_region(finding, contract, partial(_ask_within, state, contract, finding.subject))
+            ask = partial(_ask_within, state, contract, finding.subject)
+            settle_region(finding, contract, ask)
+            learn_need(finding, contract, ask)
         if finding.key.verdict == Verdict.CRASH:
             learn_if_breach_kills(state, finding)
         if finding.key.verdict not in DEATHS and "hang" not in changes.deaths(finding):

@@ -359,6 +359,7 @@ def _finding(state: RunState, finding: Finding, with_values: bool = True) -> dic
             else {"survives_without_breach": finding.survives_without_breach}
         ),
         **({"unconfirmed": True} if finding.unconfirmed else {}),
+        **({"needs": finding.needs} if finding.needs else {}),
         **({"lowest": finding.lowest} if finding.lowest else {}),
         **({"rewrite": finding.rewrite} if finding.rewrite else {}),
         "others": [{"name": name, "outcome": text} for name, text in finding.others],

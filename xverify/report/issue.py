@@ -197,7 +197,7 @@ def _quotes(case: Case) -> list[str]:
         candidates = [_sentence_of(case.blamed, case.finding["contract"])]
         if candidates == [None]:
             return [f"The text of {text(case.blamed)} decides this, and not that of the operator before it.", ""]
-    if case.negative_axis:  # the sentence that allows it
+    if case.finding.get("needs") == "a negative axis":  # the sentence that allows it
         candidates.append(clauses.get(f"{case.finding['contract']}/axis-range"))
     lines = []
     for clause in (clause for clause in candidates if clause is not None):
@@ -305,6 +305,8 @@ def _extent(case: Case) -> list[str]:
     processors = sorted({name for each in case.counted for name in each.get("processors", ())})
     if processors:
         where.append(f"Seen on {' and '.join(map(text, processors))}.")
+    if finding.get("needs"):
+        where.append(f"The call below needs {text(finding['needs'])}: an equal call without it gets an allowed result.")
     if finding["shrunk"] == "not reached":
         where.append("The call below was not reduced to the smallest one that shows it.")
     return [*lines, *([f"- {' '.join(where)}"] if where else [])]
@@ -588,11 +590,6 @@ class Case:
         reading = "" if by is None else str(by["reading"])
         named = re.fullmatch(r"graph:(?:zero-sign|finite):(\w+)", reading)
         return "QuantizeLinear" if reading.startswith(QUANTIZES_WRONGLY) else named[1] if named else ""
-
-    @property
-    def negative_axis(self) -> bool:
-        """True if each counted finding was asked again with its axis counted from the front, and did not show."""
-        return all(each.get("needs_negative_axis") for each in self.counted)
 
     @property
     def operator(self) -> str:

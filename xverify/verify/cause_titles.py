@@ -55,7 +55,7 @@ def title(key: CauseKey, group: Sequence[Json], answered: frozenset[str] = froze
     """
     first = group[0]
     if key.kind == VALUES:
-        return _of_values(key, group) + _types(group, answered) + _where(group) + _graph(first)
+        return _of_values(key, group) + with_need(group) + _types(group, answered) + _where(group) + _graph(first)
     if key.kind == TEXT:
         return _of_text(key, first)
     if key.kind == OPEN:
@@ -64,7 +64,7 @@ def title(key: CauseKey, group: Sequence[Json], answered: frozenset[str] = froze
         return _of_death(key, group)
     if key.kind == "refusal":
         whole = _from_message(first) or key.mistake
-        return f"refuses allowed calls: {whole}{_graph(first)}"
+        return f"refuses allowed calls{with_need(group)}: {whole}{_graph(first)}"
     if key.kind == "validation":
         clauses = list(dict.fromkeys(finding["clause"].rpartition("/")[2] for finding in group))
         noun = "clause forbids" if len(clauses) == 1 else "clauses forbid"
@@ -165,7 +165,7 @@ def _of_death(key: CauseKey, group: Sequence[Json]) -> str:
     blamed = [finding for finding in group if finding.get("survives_without_breach")]
     if allowed:
         empty = all(detail_in(finding).endswith("empty") for finding in group)
-        where = " on allowed calls" + (" of empty tensors" if empty else "")
+        where = " on allowed calls" + (" of empty tensors" if empty else "") + with_need(group)
     elif len(blamed) == len(group):
         clauses = list(dict.fromkeys(finding["clause"].rpartition("/")[2] for finding in group))
         where = f" on calls that break {some(clauses, MOST_NAMES)}"
@@ -224,6 +224,14 @@ def _where(group: Sequence[Json]) -> str:
     """The region, if every finding has the same one."""
     regions = {region_in(finding) for finding in group}
     return f" where {regions.pop()}" if len(regions) == 1 and "" not in regions else ""
+
+
+def with_need(group: Sequence[Json]) -> str:
+    """The need of all findings on allowed calls, such as " with a negative axis"; "" if they share none."""
+    needs = {
+        str(each.get("needs", "")) for each in group if not detail_in(each).startswith(("forbidden:", "unspecified:"))
+    }
+    return f" with {needs.pop()}" if len(needs) == 1 and "" not in needs else ""
 
 
 def _graph(first: Json) -> str:

@@ -179,6 +179,8 @@ class Finding:
     """For a death on a call that is not allowed: true if the implementation survives an allowed call near it; None if unknown."""
     unconfirmed: bool = False
     """For a death: true if no new process showed it again, neither on the witness nor on a smaller call."""
+    needs: str = ""
+    """The need of the witness: an equal call without it gets an allowed result. "" if none is known."""
     lowest: str = ""
     """For a witness in surroundings: the least optimised path that shows it; "" if that is not known."""
     rewrite: str = ""
