@@ -195,6 +195,8 @@ def test_a_sentence_that_no_implementation_follows_is_one_cause_in_the_text() ->
         (finding("violation", "a", recipe="a", max_ulp=(1 << 23) - 1), Severity.LAST_PLACES),
         (finding("violation", "a", recipe="a", max_ulp=1 << 23), Severity.WRONG),
         (finding("violation", "a", recipe="a", max_ulp=-1), Severity.WRONG),
+        (finding("violation", "a", recipe="a", max_ulp=1 << 23, range_places=3), Severity.LAST_PLACES),
+        (finding("violation", "a", recipe="a", max_ulp=1 << 23, range_places=1 << 20), Severity.WRONG),
         (finding("mixed", "a", recipe="a"), Severity.OPEN),
         (finding("wrongly-rejected", "integer:ValueError"), Severity.REFUSES),
         (finding("nondeterministic", "threads=8"), Severity.WRONG),

@@ -250,6 +250,17 @@ def test_the_values_of_other_findings_are_counted_beside_those_of_the_recipe() -
     )
 
 
+def test_a_distance_near_zero_is_given_in_last_places_of_the_range() -> None:
+    report = copy.deepcopy(sample_report())
+    one = next(f for f in report["findings"] if f["verdict"] == "violation")
+    one["range_places"] = 3
+    assert "; up to 3 last places of the range's larger end from the nearest allowed result." in issue_body(
+        report, one["id"]
+    )
+    one["range_places"] = 1 << 20
+    assert "representable numbers from the nearest" in issue_body(report, one["id"])
+
+
 def test_calls_that_the_text_forbids_or_leaves_open_are_counted_apart() -> None:
     types = {"x_dtype": "int16", "scale_dtype": "float16"}
     first = next(f for f in sample_report()["findings"] if f["verdict"] == "crash")

@@ -19,6 +19,7 @@ from xverify.engine.support import answers_nothing, simplest_refused
 from xverify.verify import editions, verdicts
 from xverify.verify.attribute import Recipe, is_misreading
 from xverify.verify.findings import Discrepancy, Finding, Key, Standing, Subject
+from xverify.verify.range_places import farther
 from xverify.verify.region import EVERYWHERE, NOWHERE_SIMPLE, region
 from xverify.verify.tally import CellTally
 from xverify.verify.verdicts import Judged
@@ -72,6 +73,7 @@ def _violations(state: RunState, likely: Mapping[str, Collection[str]]) -> None:
         finding = state.findings.of(whole.key, standing)
         if finding is not None:
             finding.histogram += tally.evidence.histogram
+            finding.range_places = farther(finding.range_places, tally.range_places)
     for (key, standing), groups in wrong.items():
         finding = state.findings.of(key, standing)
         if finding is not None:

@@ -352,6 +352,7 @@ def _finding(state: RunState, finding: Finding, with_values: bool = True) -> dic
         "cases": finding.cases,
         "values": finding.values,
         "max_ulp": finding.max_ulp,
+        **({"range_places": finding.range_places} if finding.range_places > 0 else {}),
         "witness": None if call is None else _witness(state, finding, call, with_values),
         **(
             {}

@@ -26,6 +26,7 @@ from xverify.report.short_script import Short, short_program
 from xverify.report.summary import Json
 from xverify.verify.cause_keys import QUANTIZES_WRONGLY, detail_in
 from xverify.verify.cause_titles import exact_number, some
+from xverify.verify.causes import FEW_PLACES
 from xverify.verify.variants import setting_of, without_setting
 
 if TYPE_CHECKING:
@@ -289,6 +290,11 @@ def _extent(case: Case) -> list[str]:
         distance = ""
     elif any(each["max_ulp"] < 0 for each in case.counted):
         distance = "; some are NaN instead of a number, or a number instead of NaN"
+    elif all(0 < each.get("range_places", 0) <= FEW_PLACES for each in case.counted):
+        places = max(each["range_places"] for each in case.counted)
+        distance = (
+            f"; up to {summary.plural(places, 'last place')} of the range's larger end from the nearest allowed result"
+        )
     elif largest > 0:
         distance = f"; up to {summary.plural(largest, 'representable number')} from the nearest allowed result"
     else:

@@ -142,6 +142,8 @@ class Finding:
     """The number of values that it concerns."""
     max_ulp: int = 0
     """The largest distance in ULP; -1 if it is not a number."""
+    range_places: int = 0
+    """The largest distance in last places of the range, see `xverify.verify.range_places`."""
     others: list[tuple[str, str]] = field(default_factory=list)
     """Names and outcomes of other implementations on the witness."""
     reference: Subject | None = None
