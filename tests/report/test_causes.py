@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from xverify.core.severity import Severity
-from xverify.report.causes import Cause, counts, sentence, types
+from xverify.report.causes import Cause, counts, seen, sentence, types
 from xverify.verify.causes import Context, causes
 from xverify.verify.messages import abort_of, refusal_of
 from xverify.verify.region import NOWHERE_SIMPLE
@@ -376,3 +376,19 @@ def test_a_title_names_what_all_findings_on_allowed_calls_need() -> None:
     assert cause.title == "wrap-x with a negative axis"
     (cause,) = grouped([finding("wrongly-rejected", "integer:E", needs="a negative axis")])
     assert cause.title == "refuses allowed calls with a negative axis: E"
+
+
+def test_calls_that_the_text_forbids_are_counted_apart_and_give_no_types() -> None:
+    made = [
+        finding("crash", detail, x, message="killed by SIGABRT")
+        for x, detail in (
+            ("uint8", "allowed:values"),
+            ("int4", "forbidden:axis-range:values"),
+            ("int2", "unspecified:axis:values"),
+        )
+    ]
+    (cause,) = grouped(made)
+    assert types(cause) == ""
+    assert seen(cause) == "2 calls, 10 values, 1 cell, up to 1 ULP; also 4 calls that the text does not treat alike"
+    (cause,) = grouped([finding("wrongly-accepted", "axis-range", x) for x in ("uint8", "int8")])
+    assert seen(cause) == "4 calls, 20 values, 2 cells, up to 1 ULP"

@@ -417,6 +417,8 @@ def test_a_call_that_needs_a_negative_axis_is_shown_with_the_sentence_on_the_axi
     text = issue_body(report, one["id"])
     assert "> in the range \\[-r, r-1\\]" in text
     assert "The call below needs a negative axis: an equal call without it gets an allowed result." in text
+    one["region"] = {"name": "", "words": "no simple region"}
+    assert "No simple condition" not in issue_body(report, one["id"])
 
 
 def test_text_does_not_end_its_code_block() -> None:

@@ -13,6 +13,7 @@ from xverify.core.severity import Severity
 from xverify.core.verdict import Verdict
 from xverify.report import summary
 from xverify.report.summary import Json
+from xverify.verify.cause_keys import detail_in
 from xverify.verify.cause_titles import some
 
 MOST_TYPES = 3
@@ -150,7 +151,7 @@ def types(cause: Cause) -> str:
     For example "uint8, int8, int4 and 9 more types; per tensor and per axis".
     Empty if there is only one type of x, since the call shows it.
     """
-    cells = [cell for finding in cause.findings for cell in finding["cells"]]
+    cells = [cell for finding in alike(cause.findings) for cell in finding["cells"]]
     x_dtypes = sorted({cell["x_dtype"] for cell in cells}, key=common_first)
     if len(x_dtypes) < 2:
         return ""
@@ -183,8 +184,25 @@ def _granularities(cells: Iterable[Json]) -> list[str]:
 
 
 def seen(cause: Cause) -> str:
-    """Count the calls, values and cells of a cause."""
-    return counts(cause.findings)
+    """Count the calls, values and cells of a cause, and apart those of which the text says something else."""
+    counted = alike(cause.findings)
+    others = sum(finding["cases"] for finding in cause.findings if finding not in counted)
+    beside = f"; also {summary.plural(others, 'call')} that the text does not treat alike" if others else ""
+    return counts(counted) + beside
+
+
+STANDINGS = {"": "allows", "forbidden": "forbids", "unspecified": "leaves open"}
+"""The verbs of the text for a call, by the beginning of the detail of a finding on it."""
+
+
+def standing(finding: Json) -> str:
+    """Return the verb of the text for the calls of a finding: "allows", "forbids" or "leaves open"."""
+    return STANDINGS.get(detail_in(finding).partition(":")[0], STANDINGS[""])
+
+
+def alike(findings: Sequence[Json]) -> tuple[Json, ...]:
+    """Return the findings on calls of which the text says the same as of those of the first."""
+    return tuple(finding for finding in findings if standing(finding) == standing(findings[0]))
 
 
 def counts(findings: Sequence[Json]) -> str:

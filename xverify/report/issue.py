@@ -18,13 +18,13 @@ from xverify.core.machine import MISSING
 from xverify.oracles import all_oracles
 from xverify.oracles.releases import release_of
 from xverify.report import summary
-from xverify.report.causes import Cause, causes, findings_of, types_in_words
+from xverify.report.causes import STANDINGS, Cause, alike, causes, findings_of, standing, types_in_words
 from xverify.report.formats.findings import shortened
 from xverify.report.formats.markdown import code, row, text
 from xverify.report.script import environment, oracle_of
 from xverify.report.short_script import Short, short_program
 from xverify.report.summary import Json
-from xverify.verify.cause_keys import QUANTIZES_WRONGLY, detail_in
+from xverify.verify.cause_keys import QUANTIZES_WRONGLY
 from xverify.verify.cause_titles import exact_number, some
 from xverify.verify.causes import FEW_PLACES
 from xverify.verify.variants import setting_of, without_setting
@@ -322,29 +322,21 @@ def _beside(case: Case) -> str:
     """Count the calls of other findings, of which the text does not say the same, in a sentence."""
     calls: Counter[str] = Counter()
     for each in case.findings:
-        calls[_standing(each)] += each["cases"]
+        calls[standing(each)] += each["cases"]
     others = [
-        f"{summary.plural(calls[standing], 'call')} that the text {standing}"
-        for standing in _STANDINGS.values()
-        if calls[standing] and standing != _standing(case.finding)
+        f"{summary.plural(calls[verb], 'call')} that the text {verb}"
+        for verb in STANDINGS.values()
+        if calls[verb] and verb != standing(case.finding)
     ]
     return f" Also seen in {' and '.join(others)}." if others else ""
-
-
-_STANDINGS = {"": "allows", "forbidden": "forbids", "unspecified": "leaves open"}
-"""The verbs of the text for a call, by the beginning of the detail of a finding on it."""
-
-
-def _standing(finding: Json) -> str:
-    """Return the verb of the text for the calls of a finding: "allows", "forbids" or "leaves open"."""
-    return _STANDINGS.get(detail_in(finding).partition(":")[0], _STANDINGS[""])
 
 
 def _where(case: Case) -> list[str]:
     """Say which values are affected, if it is the same for all findings."""
     found = {str((each.get("region") or {}).get("words", "")) for each in case.counted}
     if found == {summary.NO_REGION}:
-        return ["No simple condition on the inputs tells the affected values from the others."]
+        needed = case.finding.get("needs")  # which tells the calls, if not the values
+        return [] if needed else ["No simple condition on the inputs tells the affected values from the others."]
     if found == {"everywhere"}:
         return ["Every value of these types that was compared is affected."]
     if not case.region:
@@ -563,7 +555,7 @@ class Case:
     @property
     def counted(self) -> tuple[Json, ...]:
         """The findings on calls of which the text says the same as of the shown one."""
-        return tuple(each for each in self.findings if _standing(each) == _standing(self.finding))
+        return alike(self.findings)
 
     @property
     def region(self) -> str:
