@@ -35,9 +35,10 @@ LONG = 5
 
 
 def plainness(call: Call) -> tuple[int, ...]:
-    """A sort key of calls, the plainest first: types, attributes, length of the numbers."""
+    """A sort key of calls, the plainest first: types, attributes, a negative axis, length of the numbers."""
     types = tuple(sorted((common_first(tensor.dtype) for tensor in call.tensors.values()), reverse=True))
-    return (*types, len(call.attributes), sum(map(_length, call.tensors.values())))
+    from_end = from_front(call) is not None
+    return (*types, len(call.attributes), from_end, sum(map(_length, call.tensors.values())))
 
 
 def _length(tensor: Tensor) -> int:
@@ -98,6 +99,17 @@ def _fewer_attributes(call: Call) -> Iterator[Call]:
         yield replace(call, attributes={})
     for name in call.attributes:
         yield replace(call, attributes={key: value for key, value in call.attributes.items() if key != name})
+    counted = from_front(call)
+    if counted is not None:
+        yield counted
+
+
+def from_front(call: Call) -> Call | None:
+    """The same call with its axis counted from the front; None if it has no negative axis."""
+    axis, rank = call.attributes.get("axis", 0), len(call.data.shape)
+    if not isinstance(axis, int) or not -rank <= axis < 0:
+        return None
+    return replace(call, attributes={**call.attributes, "axis": axis + rank})
 
 
 def _plain_ranges(call: Call) -> Iterator[Call]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from xverify.core.severity import Severity
-from xverify.report.causes import Cause, counts, sentence, types
+from xverify.report.causes import Cause, counts, seen, sentence, types
 from xverify.verify.causes import Context, causes
 from xverify.verify.messages import abort_of, refusal_of
 from xverify.verify.region import NOWHERE_SIMPLE
@@ -284,6 +284,8 @@ def test_a_sentence_that_no_implementation_follows_is_one_cause_in_the_text() ->
         (finding("violation", "a", recipe="a", max_ulp=(1 << 23) - 1), Severity.LAST_PLACES),
         (finding("violation", "a", recipe="a", max_ulp=1 << 23), Severity.WRONG),
         (finding("violation", "a", recipe="a", max_ulp=-1), Severity.WRONG),
+        (finding("violation", "a", recipe="a", max_ulp=1 << 23, range_places=3), Severity.LAST_PLACES),
+        (finding("violation", "a", recipe="a", max_ulp=1 << 23, range_places=1 << 20), Severity.WRONG),
         (finding("mixed", "a", recipe="a"), Severity.OPEN),
         (finding("wrongly-rejected", "integer:ValueError"), Severity.REFUSES),
         (finding("nondeterministic", "threads=8"), Severity.WRONG),
@@ -435,3 +437,51 @@ def test_an_effect_in_float16_has_the_exact_numbers() -> None:
     witness = {"call": {"tensors": tensors, "attributes": {}}, "got": {"message": ""}, "legal": legal}
     (cause,) = grouped([finding("violation", "a", recipe="a", out_dtype="float16", witness=witness)])
     assert cause.effect == "int32 -376923895 with scale 7.89761543e-05 becomes -29776 instead of -29760 in float16"
+
+
+def test_the_text_that_a_package_ships_is_shown_before_that_of_a_seed() -> None:
+    contract = "tensorflow/Dequantize@{}"
+    crashes = [
+        finding("crash", "allowed:empty", x, contract=contract.format(text), message="killed by SIGFPE")
+        for x, text in (("uint8", "seed"), ("int8", "installed"))
+    ]
+    (cause,) = grouped(crashes)
+    assert cause.first["contract"] == contract.format("installed")
+
+
+def test_a_title_has_the_first_sentence_of_a_long_message() -> None:
+    what = "could not create a primitive descriptor for the reorder primitive. Run workload with ONEDNN_VERBOSE=all to get more"
+    message = f"killed by SIGABRT\nterminate called after throwing\n  what():  {what}"
+    (cause,) = grouped([finding("crash", "allowed:values", message=message)])
+    assert cause.title == f"ends the process on allowed calls ({what.partition('. ')[0]}; SIGABRT)"
+
+
+def test_a_title_names_what_all_findings_on_allowed_calls_need() -> None:
+    died = {"message": "killed by SIGABRT", "needs": "a negative axis"}
+    forbidden = finding("crash", "forbidden:axis-range:values", "int4", message="killed by SIGABRT")
+    (cause,) = grouped([finding("crash", "allowed:values", **died), forbidden])
+    assert cause.title == "ends the process on allowed calls with a negative axis (SIGABRT)"
+    (cause,) = grouped(
+        [finding("crash", "allowed:values", **died), finding("crash", "allowed:a", "int4", message="killed by SIGABRT")]
+    )
+    assert cause.title == "ends the process on allowed calls (SIGABRT)"
+    (cause,) = grouped([finding("violation", "wrap-x", recipe="wrap-x", needs="a negative axis")])
+    assert cause.title == "wrap-x with a negative axis"
+    (cause,) = grouped([finding("wrongly-rejected", "integer:E", needs="a negative axis")])
+    assert cause.title == "refuses allowed calls with a negative axis: E"
+
+
+def test_calls_that_the_text_forbids_are_counted_apart_and_give_no_types() -> None:
+    made = [
+        finding("crash", detail, x, message="killed by SIGABRT")
+        for x, detail in (
+            ("uint8", "allowed:values"),
+            ("int4", "forbidden:axis-range:values"),
+            ("int2", "unspecified:axis:values"),
+        )
+    ]
+    (cause,) = grouped(made)
+    assert types(cause) == ""
+    assert seen(cause) == "2 calls, 10 values, 1 cell, up to 1 ULP; also 4 calls that the text does not treat alike"
+    (cause,) = grouped([finding("wrongly-accepted", "axis-range", x) for x in ("uint8", "int8")])
+    assert seen(cause) == "4 calls, 20 values, 2 cells, up to 1 ULP"

@@ -35,8 +35,8 @@ from scripts_run import run_file
 from xverify import cli
 from xverify.core.call import LAYOUTS, LEAST_RANK, Tensor
 from xverify.engine.again import Again
-from xverify.report import issue_body
-from xverify.report.issue import MOST_LINES, MOST_SCRIPT_LINES, fence
+from xverify.report import issue_body, summary
+from xverify.report.issue import MOST_LINES, MOST_SCRIPT_LINES, fence, path_in_words
 from xverify.report.short_script import MOST_SPELLED, operand, short_program, short_script
 from xverify.verify.causes import causes_of
 
@@ -58,7 +58,8 @@ def test_a_violation_says_all_that_a_maintainer_asks() -> None:
     )
     for part in (
         "import onnxruntime as ort",
-        "int32 -2147483648 with scale 1, zero point 1 becomes 2.1475e+09 instead of -2.1475e+09. ",
+        "int32 -2147483648 with scale 1, zero point 1 becomes 2.1475e+09 instead of -2.1475e+09 (of the wrong sign). "
+        "ONNX Runtime 1.27.0 returns results that",
         "- at \\[0\\] it gives 2147483648.0 (0x4f000000); allowed is -2147483648.0 (0xcf000000) by a, b",
         "> The dequantization formula is \\`y = (x - x\\_zero\\_point) \\* x\\_scale\\`.",
         "DequantizeLinear-21 in onnx.defs of onnx 1.23.2",
@@ -67,7 +68,7 @@ def test_a_violation_says_all_that_a_maintainer_asks() -> None:
         "This covers 88 204 of 88 204 wrong values.",
         "On all other values they equal those of an implementation that rounds the exact value of",
         "88 204 values in 412 calls; up to 2 130 706 432 representable numbers from the nearest allowed result",
-        "All values with `|x - zero point| >= 2^31` are affected",
+        "All values with `|x - zero point| >= 2^31` are affected, and no others, in a sample of these calls.",
         "Types of the input: int32, scale float32, zero point int32, output float32, per tensor",
         "xverify's NumPy kernel: float32 \\[-2147483648.0",
         "ONNX Runtime 1.27.0",
@@ -139,7 +140,7 @@ def test_a_variant_is_described_by_its_setting(name: str, who: str, setting: str
         "No short script makes this call. Attached is `scripts/x.py`"
         if setting == ours
         else OWN_KERNELS + "  # compare",
-        f"- {who} with {setting}: rejected: Error\n",
+        f"- {who} with {setting} refuses this call (Error).\n",
         f"- Versions: {who} {one['subject']['version']} with {setting}",
     ):
         assert part in text, part
@@ -211,6 +212,213 @@ def test_a_cause_counts_all_its_findings() -> None:
     identity = next(c["id"] for c in report["causes"] if "violation-2" in c["findings"])
     assert "Seen in 88 300 values in 420 calls" in issue_body(report, identity)
     assert "Seen in 96 values in 8 calls" in issue_body(report, "violation-2")
+
+
+def of_one_cause(*changes: dict[str, Any], verdict: str = "violation") -> str:
+    """Return the body of a cause with the sample's first finding of a verdict and changed copies of it."""
+    report = copy.deepcopy(sample_report())
+    first = next(f for f in report["findings"] if f["verdict"] == verdict)
+    if verdict == "crash":
+        first["witness"]["got"]["message"] = "killed by SIGABRT\nno primitive"
+    report["findings"] = [first, *({**first, "id": f"{first['id']}-{i}", **each} for i, each in enumerate(changes))]
+    report["causes"] = causes_of(report)
+    assert len(report["causes"]) == 1
+    return issue_body(report, report["causes"][0]["id"])
+
+
+def test_a_region_is_stated_only_if_all_findings_have_it() -> None:
+    stated = "All values with `|x - zero point| >= 2^31` are affected"
+    assert stated in of_one_cause({})
+    for other in ("y is zero", "everywhere", "no simple region"):
+        text = of_one_cause({"region": {"name": other, "words": other}})
+        for claim in (stated, "Every value of these types", "No simple condition", "2^31"):
+            assert claim not in text
+    assert stated not in of_one_cause({"region": None})
+    nowhere = {"name": "", "words": "no simple region"}
+    first = copy.deepcopy(sample_report())
+    for one in first["findings"]:
+        one["region"] = nowhere
+    assert "No simple condition" in issue_body(first, found("violation"))
+
+
+def test_the_values_of_other_findings_are_counted_beside_those_of_the_recipe() -> None:
+    assert "This covers 88 204 of 88 204 wrong values.\n" in of_one_cause()
+    other = {"values": 96, "attribution": {**sample_report()["findings"][0]["attribution"], "explained_values": 90}}
+    assert (
+        "88 204 wrong values. The same mistake, in this or other arithmetic, gives 90 of the other 96.\n"
+        in of_one_cause(other)
+    )
+
+
+def test_a_distance_near_zero_is_given_in_last_places_of_the_range() -> None:
+    report = copy.deepcopy(sample_report())
+    one = next(f for f in report["findings"] if f["verdict"] == "violation")
+    one["range_places"] = 3
+    assert "; up to 3 last places of the range's larger end from the nearest allowed result." in issue_body(
+        report, one["id"]
+    )
+    one["range_places"] = 1 << 20
+    assert "representable numbers from the nearest" in issue_body(report, one["id"])
+
+
+def test_calls_that_the_text_forbids_or_leaves_open_are_counted_apart() -> None:
+    types = {"x_dtype": "int16", "scale_dtype": "float16"}
+    first = next(f for f in sample_report()["findings"] if f["verdict"] == "crash")
+    cell = {
+        "contract": first["contract"],
+        "zero_point_dtype": "",
+        "out_dtype": "float32",
+        "granularity": "per_tensor",
+        "variant": "",
+    }
+    allowed = {
+        "detail": "allowed:values",
+        "cells": [{**cell, "x_dtype": "uint8", "scale_dtype": "float32"}],
+        "cases": 2,
+    }
+    text = of_one_cause(
+        {"detail": "forbidden:axis-range:values", "cases": 3, "cells": [{**cell, **types}]},
+        {"detail": "unspecified:axis:values", "cases": 1, "cells": [{**cell, **types}]},
+        allowed, verdict="crash",
+    )  # fmt: skip
+    assert "Also seen in 3 calls that the text forbids and 1 call that the text leaves open." in text
+    assert "int16" not in text
+    assert "uint8" in text
+
+
+def test_a_type_of_x_is_given_with_all_types_of_the_other_operands() -> None:
+    cell = sample_report()["findings"][0]["cells"][0]
+    text = of_one_cause(
+        {
+            "cells": [
+                {**cell, "scale_dtype": "float16", "granularity": "per_axis"},
+                {**cell, "zero_point_dtype": ""},
+                cell,
+            ]
+        }
+    )
+    assert (
+        "Types of the input: int32, scale float32 or float16, zero point int32, output float32, per tensor, per axis or blocked."
+        in text
+    )
+
+
+def test_a_name_with_a_version_is_that_of_the_product() -> None:
+    others = [
+        {"name": "tvm==0.27.0", "outcome": "float32 [1.0 (0x3f800000)]"},
+        {"name": "iree==3.13.0", "outcome": "unsupported: StopIteration"},
+        {"name": "tensorflow-xla", "outcome": "rejected: InvalidArgumentError"},
+        {"name": "openvino[threads=8]==2026.4.1", "outcome": "crash: SIGABRT"},
+    ]
+    report = copy.deepcopy(sample_report())
+    one = next(f for f in report["findings"] if f["verdict"] == "violation")
+    one.update(others=others, subject={**one["subject"], "name": "openvino==2026.4.1", "version": "2026.4.1"})
+    report["causes"] = causes_of(report)
+    text = issue_body(report, one["id"])
+    for part in (
+        "21: OpenVINO subtracts", " OpenVINO 2026.4.1 returns results", "- Versions: OpenVINO 2026.4.1 (2026), ",
+        "- TVM 0.27.0: float32",
+        "- IREE 3.13.0 does not support this call.\n", "- TensorFlow (XLA) refuses this call (InvalidArgumentError).\n",
+        "- OpenVINO 2026.4.1 with threads=8: crash: SIGABRT\n",
+    ):  # fmt: skip
+        assert part in text, part
+    for wrong_here in ("==", "Openvino", "StopIteration"):
+        assert wrong_here not in re.sub(r"```.*?```", "", text, flags=re.S)
+
+
+@pytest.mark.parametrize(
+    ("got", "due", "words"),
+    [
+        ("-0.4549", "-0.45882", " (off by 0.85 %)."), ("-0.2", "-0.03", " (off by a factor of 6.67)."),
+        ("0.03", "0.2", " (off by a factor of 6.67)."), ("2.0", "-0.5", " (of the wrong sign)."), ("0.0", "-2.5", "."),
+        ("nan", "1.0", "."), ("1.0", "0.0", "."),
+    ],
+)  # fmt: skip
+def test_the_first_paragraph_gives_the_error_beside_the_numbers(got: str, due: str, words: str) -> None:
+    report = copy.deepcopy(sample_report())
+    one = next(f for f in report["findings"] if f["verdict"] == "violation")
+    one["witness"]["legal"] = [wrong([0], (got, "0x01"), (due, "0x02", ["exact"]))]
+    one["max_ulp"] = 1
+    report["causes"] = causes_of(report)
+    next(c for c in report["causes"] if one["id"] in c["findings"])["effect"] += (
+        "; other values are wrong; in this call it also adds"
+    )
+    paragraph = issue_body(report, one["id"]).splitlines()[2]
+    number = {"nan": "nan"}.get(got, f"{float(got):.5g}")
+    assert (
+        f"becomes {number} instead of {float(due):.5g}{words} Other values are wrong. In this call it also adds. ONNX"
+        in paragraph
+    )
+
+
+def test_a_long_title_ends_early_and_names_a_graph_only_if_there_is_one() -> None:
+    report = copy.deepcopy(sample_report())
+    identity, entry = found("crash"), next(c for c in report["causes"] if c["kind"] == "crash")
+    entry["title"] = f"ends the process on allowed calls ({'a long message ' * 20}; SIGABRT)"
+    head = issue_body(report, identity).splitlines()[0].removeprefix("# ")
+    assert len(head) <= 250
+    assert "in a graph" not in head
+    entry["title"] += ", in a graph (Gather after the result)"
+    head = issue_body(report, identity).splitlines()[0].removeprefix("# ")
+    assert (len(head) <= 250, head.endswith(" ..., in a graph")) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("reading", "who", "quoted"),
+    [
+        ("graph:quantize-rounds-down", "ONNX QuantizeLinear, opset 21: ", "> The quantization formula is"),
+        ("graph:zero-sign:Mul", "ONNX Mul, opset 21: ", "\nThe text of Mul decides this"),
+        ("graph:unrounded", "ONNX DequantizeLinear, version 21: ", "> The dequantization formula is"),
+    ],
+)
+def test_the_text_of_the_operator_at_fault_is_quoted(reading: str, who: str, quoted: str) -> None:
+    report = copy.deepcopy(sample_report())
+    one = next(f for f in report["findings"] if f["verdict"] == "violation")
+    one["attribution"] = {"reading": reading, "words": "rounds", "explained_values": 1, "values": 1}
+    one["witness"]["in_graph"] = True
+    text = issue_body({**report, "causes": causes_of(report)}, one["id"])
+    assert text.startswith(f"# {who}")
+    assert quoted in text
+    assert ("> The dequantization formula" in text) is (reading == "graph:unrounded")
+    assert "optimiser" not in text
+
+
+def test_the_source_is_named_whatever_the_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = len(body("violation").splitlines())
+    for less, more_facts in ((0, ""), (1, "- and 2 more facts"), (3, "")):
+        monkeypatch.setattr("xverify.report.issue.MOST_LINES", whole - less)
+        text = body("violation")
+        assert "- Found with xverify" in text
+        assert len(text.splitlines()) <= whole - less
+        assert more_facts in text
+
+
+def test_paths_are_described_for_outsiders() -> None:
+    assert path_in_words("graph precision=float32") == (
+        "in a graph of more than one operator with float32 as INFERENCE_PRECISION_HINT"
+    )
+    assert path_in_words("graph optimization=off moves=quantized").endswith(
+        "optimizations off with quantized values moved around"
+    )
+    assert (path_in_words("io binding"), path_in_words("threads=4")) == ("with IO binding", "with threads=4")
+
+
+def test_a_call_that_needs_a_negative_axis_is_shown_with_the_sentence_on_the_axis() -> None:
+    report = copy.deepcopy(sample_report())
+    one = next(f for f in report["findings"] if f["verdict"] == "violation")
+    clause = {
+        **summary.clauses(report)[one["clause"]],
+        "id": f"{one['contract']}/axis-range",
+        "text": "in the range [-r, r-1]",
+    }
+    next(e for e in report["editions"] if e["id"] == one["contract"])["clauses"].append(clause)
+    assert "[-r" not in issue_body(report, one["id"])
+    one["needs"] = "a negative axis"
+    text = issue_body(report, one["id"])
+    assert "> in the range \\[-r, r-1\\]" in text
+    assert "The call below needs a negative axis: an equal call without it gets an allowed result." in text
+    one["region"] = {"name": "", "words": "no simple region"}
+    assert "No simple condition" not in issue_body(report, one["id"])
 
 
 def test_text_does_not_end_its_code_block() -> None:

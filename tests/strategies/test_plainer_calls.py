@@ -85,3 +85,10 @@ def test_a_range_becomes_a_plain_one() -> None:
     below_zero = next(each for each in candidates(call) if number(each, "min_range") < 0)
     assert (number(below_zero, "min_range"), number(below_zero, "max_range")) == (-1, 1)
     assert plainness(below_zero) < plainness(call)
+
+
+@pytest.mark.parametrize(("needs_negative", "axis"), [(True, -2), (False, 0)])
+def test_an_axis_is_counted_from_the_front_unless_the_fault_needs_it(needs_negative: bool, axis: int) -> None:
+    call = Call(ONNX, {"x": tensor("int8", [[1], [2]]), "scale": tensor("float32", [0.5, 0.5])}, {"axis": -2})
+    shrunk = plainest(call, lambda each: int(each.attributes.get("axis", 1)) in ((-2,) if needs_negative else (-2, 0)))
+    assert shrunk.attributes == {"axis": axis}

@@ -29,7 +29,7 @@ from xverify.core.call import Call
 from xverify.core.dtypes import tensor
 from xverify.strategies import walk
 from xverify.strategies.structures import Linear, Range, build
-from xverify.verify.region import NOWHERE_SIMPLE, Region, Sample, Term, holds, region
+from xverify.verify.region import NOWHERE_SIMPLE, Region, Sample, Term, contradicts, holds, is_vacuous, region
 from xverify.verify.simplest import plain, simplest
 
 TENSORFLOW = "tensorflow/Dequantize@installed"
@@ -307,3 +307,45 @@ def test_the_simplest_number_lies_between(a, b, near_low):
 )  # fmt: skip
 def test_numbers_in_words(number, words):
     assert plain(number) == words
+
+
+def test_one_right_value_of_one_call_gives_no_second_term():
+    """The positions of a call always tell one of its values from the others."""
+    calls = [
+        Call(
+            ONNX, {"x": tensor("uint8", np.random.default_rng(n).integers(0, 256, 61 + n)), "scale": tensor(dtype, 4e3)}
+        )
+        for n in range(8)
+        for dtype in ("float16", "float32")
+    ]
+    samples = [sample_of(call, lambda call, y: np.isinf(y)) for call in calls]
+    assert region(samples).words == "y is an overflow"
+    for sample in samples[::2]:
+        spared = np.flatnonzero(sample.wrong)[-1]
+        sample.wrong[spared] = False
+        assert region(samples).words == NOWHERE_SIMPLE
+        sample.wrong[spared] = True
+
+
+@pytest.mark.parametrize(
+    ("words", "shape", "contradicted", "vacuous"),
+    [
+        ("the last 3 values of a row", (4,), False, False),
+        ("the last 3 values of a row", (3,), False, True),
+        ("the last n % 16 values of a row of n", (17,), False, False),
+        ("the last n % 16 values of a row of n", (16,), True, False),
+        ("the last n % 16 values of a row of n", (1,), False, True),
+        ("the scale is negative", (4,), True, False),
+    ],
+)
+def test_a_call_shows_a_region_if_it_has_mismatches_inside_and_positions_outside(words, shape, contradicted, vacuous):
+    calls, predicate = next((calls, predicate) for known, calls, predicate in KNOWN_REGIONS if known == words)
+    found = region([sample_of(call, predicate) for call in calls])
+    assert found.words == words
+    call = Call(ONNX, {"x": tensor("int8", np.ones(shape)), "scale": tensor("float32", 0.5)})
+    shown = sample_of(call, lambda call, y: np.arange(y.size) == y.size - 1)
+    assert (contradicts(found, shown), is_vacuous(found, shown)) == (contradicted, vacuous)
+    every = sample_of(call, lambda call, y: True)
+    assert contradicts(found, every) is not vacuous
+    assert contradicts(found, every, is_partial=True) is contradicted
+    assert not contradicts(Region(NOWHERE_SIMPLE, "", 0, 1), shown)

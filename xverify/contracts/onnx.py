@@ -209,8 +209,14 @@ def _readings(version: int, call: Call) -> tuple[Reading, ...]:
 
 
 def _value_clause(identity: str, version: int, call: Call, reading: str | None) -> str:
-    # A product in a type that the text does not name contradicts the sentence on the precision of the product.
-    precision = version >= 23 and reading is not None and by_name(reading).precision not in ("once", "output")
+    # A product in a type that the text does not name contradicts the sentence on the precision of the product. Another operand,
+    # operation or cast contradicts the formula, whatever the precision.
+    recipe = None if version < 23 or reading is None else by_name(reading)
+    precision = recipe is not None and (
+        (recipe.subtraction, recipe.operation) == ("exact", "multiply")
+        and recipe.final in ("nearest", "via-float32")
+        and recipe.precision not in ("once", "output")
+    )
     return f"{identity}/{'multiplication-precision' if precision else 'formula'}"
 
 

@@ -19,6 +19,7 @@ from xverify.engine.support import answers_nothing, simplest_refused
 from xverify.verify import editions, verdicts
 from xverify.verify.attribute import Recipe, is_misreading
 from xverify.verify.findings import Discrepancy, Finding, Key, Standing, Subject
+from xverify.verify.range_places import farther
 from xverify.verify.region import EVERYWHERE, NOWHERE_SIMPLE, region
 from xverify.verify.tally import CellTally
 from xverify.verify.verdicts import Judged
@@ -49,7 +50,7 @@ def conclude(state: RunState) -> None:
     for (key, standing), groups in departures.items():
         finding, samples = state.findings.of(key, standing), _chosen(groups)
         if finding is not None and any(sample.wrong.any() for sample in samples):
-            finding.region = region(samples)
+            finding.samples, finding.region = samples, region(samples)
     settle_departures(state)
 
 
@@ -72,11 +73,12 @@ def _violations(state: RunState, likely: Mapping[str, Collection[str]]) -> None:
         finding = state.findings.of(whole.key, standing)
         if finding is not None:
             finding.histogram += tally.evidence.histogram
+            finding.range_places = farther(finding.range_places, tally.range_places)
     for (key, standing), groups in wrong.items():
         finding = state.findings.of(key, standing)
         if finding is not None:
             samples = _chosen(groups) + _right_elsewhere(state, finding, pieces[key, standing])
-            finding.region = region(samples)
+            finding.samples, finding.region = samples, region(samples)
             by = finding.attribution
             # A recipe of a part of the values may differ from the legal ones at wrong values only.
             unclear = (NOWHERE_SIMPLE, EVERYWHERE) if by and by.elsewhere else (NOWHERE_SIMPLE,)

@@ -432,6 +432,10 @@ def folded(listed: Sequence[Json], first: Json | None = None) -> dict[str, Any]:
     whole |= {name: sum(finding[name] for finding in listed) for name in _ADDED}
     distances = [finding["max_ulp"] for finding in listed]
     whole["max_ulp"] = -1 if -1 in distances else max(distances)
+    if all("range_places" in finding for finding in listed):
+        whole["range_places"] = max(finding["range_places"] for finding in listed)
+    else:
+        whole.pop("range_places", None)
     whole["known"] = any(finding["known"] for finding in listed)
     cells = {json.dumps(cell, sort_keys=True): cell for finding in listed for cell in finding["cells"]}
     whole["cells"] = [cells[text] for text in sorted(cells)]

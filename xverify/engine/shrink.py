@@ -13,9 +13,11 @@ from xverify.core.call import RUNS_FROM, Call, Outcome
 from xverify.core.verdict import Verdict
 from xverify.engine.deaths import DEATHS, UNCONFIRMED, Confirming, learn_if_breach_kills, shrink_death
 from xverify.engine.events import FindingShrunk, ShrinkStarted
+from xverify.engine.needed import learn_need
 from xverify.engine.plan import derived_seed
 from xverify.engine.state import RunState
 from xverify.engine.store import ask_others, shown_first
+from xverify.engine.witness_region import settle_region
 from xverify.verify import changes
 from xverify.verify import shrink as shrinking
 from xverify.verify.editions import by_formula
@@ -62,6 +64,11 @@ def shrink_all(state: RunState, out_of_time: Callable[[], bool], grace: float = 
     finally:
         confirming.stop()
     for finding in findings:
+        if finding.call is not None and not state.interrupted.is_set():
+            contract = state.contract_of(finding)
+            ask = partial(_ask_within, state, contract, finding.subject)
+            settle_region(finding, contract, ask)
+            learn_need(finding, contract, ask)
         if finding.key.verdict == Verdict.CRASH:
             learn_if_breach_kills(state, finding)
         if finding.key.verdict not in DEATHS and "hang" not in changes.deaths(finding):

@@ -353,6 +353,7 @@ def _finding(state: RunState, finding: Finding, with_values: bool = True) -> dic
         "cases": finding.cases,
         "values": finding.values,
         "max_ulp": finding.max_ulp,
+        **({"range_places": finding.range_places} if finding.range_places > 0 else {}),
         "witness": None if call is None else _witness(state, finding, call, with_values),
         **(
             {}
@@ -360,6 +361,7 @@ def _finding(state: RunState, finding: Finding, with_values: bool = True) -> dic
             else {"survives_without_breach": finding.survives_without_breach}
         ),
         **({"unconfirmed": True} if finding.unconfirmed else {}),
+        **({"needs": finding.needs} if finding.needs else {}),
         **({"lowest": finding.lowest} if finding.lowest else {}),
         **({"rewrite": finding.rewrite} if finding.rewrite else {}),
         "others": [{"name": name, "outcome": text} for name, text in finding.others],

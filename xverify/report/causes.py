@@ -13,6 +13,7 @@ from xverify.core.severity import Severity
 from xverify.core.verdict import Verdict
 from xverify.report import summary
 from xverify.report.summary import Json
+from xverify.verify.cause_keys import detail_in
 from xverify.verify.cause_titles import some
 
 MOST_TYPES = 3
@@ -150,18 +151,58 @@ def types(cause: Cause) -> str:
     For example "uint8, int8, int4 and 9 more types; per tensor and per axis".
     Empty if there is only one type of x, since the call shows it.
     """
-    cells = [cell for finding in cause.findings for cell in finding["cells"]]
+    cells = [cell for finding in alike(cause.findings) for cell in finding["cells"]]
     x_dtypes = sorted({cell["x_dtype"] for cell in cells}, key=common_first)
     if len(x_dtypes) < 2:
         return ""
-    granularities = {cell["granularity"].replace("_", " ") for cell in cells}
-    every = sorted(granularities, key=lambda name: _GRANULARITIES.index(name) if name in _GRANULARITIES else len(name))
+    every = _granularities(cells)
     return f"{_counted(x_dtypes, MOST_TYPES, 'type')}; {some(every, len(every))}"
 
 
+_OPERANDS = (("", "x_dtype"), ("scale ", "scale_dtype"), ("zero point ", "zero_point_dtype"), ("output ", "out_dtype"))
+"""The words for the types of a cell, and their fields."""
+
+
+def types_in_words(findings: Sequence[Json]) -> str:
+    """List the types and granularities of the cells of findings; empty if they have no cells.
+
+    For example "int32, scale float32 or float16, zero point int32, output float32 or float16, per tensor or per axis".
+    """
+    cells = [cell for finding in findings for cell in finding["cells"]]
+    listed = []
+    for name, key in _OPERANDS:
+        dtypes = sorted({cell[key] for cell in cells} - {""}, key=common_first)
+        listed += [name + _counted(dtypes, MOST_TYPES, "type", "or")] if dtypes else []
+    every = _granularities(cells)
+    return ", ".join([*listed, some(every, len(every), "or")]) if cells else ""
+
+
+def _granularities(cells: Iterable[Json]) -> list[str]:
+    """The granularities of cells in words, the commonest first."""
+    names = {cell["granularity"].replace("_", " ") for cell in cells}
+    return sorted(names, key=lambda name: _GRANULARITIES.index(name) if name in _GRANULARITIES else len(name))
+
+
 def seen(cause: Cause) -> str:
-    """Count the calls, values and cells of a cause."""
-    return counts(cause.findings)
+    """Count the calls, values and cells of a cause, and apart those of which the text says something else."""
+    counted = alike(cause.findings)
+    others = sum(finding["cases"] for finding in cause.findings if finding not in counted)
+    beside = f"; also {summary.plural(others, 'call')} that the text does not treat alike" if others else ""
+    return counts(counted) + beside
+
+
+STANDINGS = {"": "allows", "forbidden": "forbids", "unspecified": "leaves open"}
+"""The verbs of the text for a call, by the beginning of the detail of a finding on it."""
+
+
+def standing(finding: Json) -> str:
+    """Return the verb of the text for the calls of a finding: "allows", "forbids" or "leaves open"."""
+    return STANDINGS.get(detail_in(finding).partition(":")[0], STANDINGS[""])
+
+
+def alike(findings: Sequence[Json]) -> tuple[Json, ...]:
+    """Return the findings on calls of which the text says the same as of those of the first."""
+    return tuple(finding for finding in findings if standing(finding) == standing(findings[0]))
 
 
 def counts(findings: Sequence[Json]) -> str:
@@ -184,7 +225,7 @@ def counts(findings: Sequence[Json]) -> str:
     return ", ".join(filter(None, parts)) + on + small
 
 
-def _counted(names: Sequence[str], most: int, noun: str) -> str:
+def _counted(names: Sequence[str], most: int, noun: str, conjunction: str = "and") -> str:
     """Join names. If there are more than ``most``, count the rest with their noun."""
-    rest = len(names) - most
-    return some(names, most) if rest <= 0 else f"{some(names, most)} {noun}{'s' * (rest > 1)}"
+    rest, joined = len(names) - most, some(names, most, conjunction)
+    return joined if rest <= 0 else f"{joined} {noun}{'s' * (rest > 1)}"

@@ -9,19 +9,25 @@ from __future__ import annotations
 import math
 import re
 import shlex
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from xverify.contracts import quantize
+from xverify.core.errors import DocumentError
 from xverify.core.machine import MISSING
 from xverify.oracles import all_oracles
 from xverify.oracles.releases import release_of
 from xverify.report import summary
-from xverify.report.causes import Cause, causes, findings_of, types
+from xverify.report.causes import STANDINGS, Cause, alike, causes, findings_of, standing, types_in_words
+from xverify.report.formats.findings import shortened
 from xverify.report.formats.markdown import code, row, text
 from xverify.report.script import environment, oracle_of
 from xverify.report.short_script import Short, short_program
 from xverify.report.summary import Json
+from xverify.verify.cause_keys import QUANTIZES_WRONGLY
 from xverify.verify.cause_titles import exact_number, some
+from xverify.verify.causes import FEW_PLACES
 from xverify.verify.variants import setting_of, without_setting
 
 if TYPE_CHECKING:
@@ -80,17 +86,26 @@ def render(report: Json, identity: str, again: Again | None = None) -> str:
         *_quotes(case),
         *_allowed(case),
     ]
-    details = _details(case)
-    room = MOST_LINES - len(lines) - 4
-    if len(details) > room:
-        details = [*details[: max(0, room - 1)], f"- and {len(details) - max(0, room - 1)} more facts in the report"]
+    details = _fitting(_details(case), MOST_LINES - len(lines) - 4)
     lines += ["<details><summary>Evidence</summary>", "", *details, "", "</details>"]
     return "\n".join(lines) + "\n"
 
 
+def _fitting(details: list[str], room: int) -> list[str]:
+    """Return the facts that fit into a number of lines, and count the others. The first always stays."""
+    if len(details) <= room:
+        return details
+    kept = max(1, room - 1)
+    return [*details[:kept], *([f"- and {len(details) - kept} more facts in the report"] if room > 1 else [])]
+
+
+_SMALL = ("the", "a", "no", "each", "others", "other", "there", "in", "it")
+"""Words that begin a sentence with a capital. Names such as oneDNN and types such as uint8 do not."""
+
+
 def _capital(sentence: str) -> str:
     """Capitalise a sentence, but not a name such as oneDNN."""
-    return sentence[:1].upper() + sentence[1:] if sentence.split(" ")[0] in ("the", "a", "no", "each") else sentence
+    return sentence[:1].upper() + sentence[1:] if sentence.split(" ")[0] in _SMALL else sentence
 
 
 def fence(content: str, language: str = "") -> list[str]:
@@ -191,6 +206,12 @@ def _quotes(case: Case) -> list[str]:
     candidates = [case.clause]
     if case.finding["verdict"] == "conflict" and not case.contradicts_itself:
         candidates.append(clauses.get(str(case.finding.get("detail", ""))))
+    if case.blamed:
+        candidates = [_sentence_of(case.blamed, case.finding["contract"])]
+        if candidates == [None]:
+            return [f"The text of {text(case.blamed)} decides this, and not that of the operator before it.", ""]
+    if case.finding.get("needs") == "a negative axis":  # the sentence that allows it
+        candidates.append(clauses.get(f"{case.finding['contract']}/axis-range"))
     lines = []
     for clause in (clause for clause in candidates if clause is not None):
         document = text(clause["document"])
@@ -202,6 +223,19 @@ def _quotes(case: Case) -> list[str]:
         else:
             lines += [f"The text says nothing: {text(clause['note'])} ({document}).", ""]
     return lines
+
+
+def _sentence_of(operator: str, contract: str) -> Json | None:
+    """The formula of another operator of a graph; None if no text is at hand."""
+    opset = re.fullmatch(r"ai\.onnx/\w+-(\d+)", contract)
+    if operator != "QuantizeLinear" or opset is None:
+        return None
+    try:
+        listed = quantize.clauses(int(opset[1]))
+    except DocumentError:
+        return None
+    clause = next(clause for identity, clause in listed.items() if identity.endswith("/formula"))
+    return {"text": clause.text, "document": clause.document, "note": clause.note}
 
 
 def _allowed(case: Case) -> list[str]:
@@ -221,16 +255,18 @@ def _allowed(case: Case) -> list[str]:
     names = list(dict.fromkeys(name for entry in shown for result in entry["legal"] for name in result["readings"]))
     letters = {name: _LETTERS[i] if i < len(_LETTERS) else str(i + 1) for i, name in enumerate(names)}
     in_graph = bool(finding["witness"].get("in_graph"))
+    out = "" if in_graph else str(finding["out_dtype"])
     lines = []
     for entry in shown:
         due = [
-            f"{result['decimal']} ({result['hex']})"
+            f"{exact_number(result['decimal'], out)} ({result['hex']})"
             + ("" if in_graph else f" by {', '.join(letters[name] for name in result['readings'])}")
             for result in entry["legal"]
         ]
         index = f"at {text(str(entry['index']))} " if entry["index"] else ""
+        got = exact_number(entry["got_decimal"], out)
         lines.append(
-            f"- {index}{text(gives)} {text(entry['got_decimal'])} ({entry['got'] if _is_hex(entry['got']) else ''}); "
+            f"- {index}{text(gives)} {text(got)} ({entry['got'] if _is_hex(entry['got']) else ''}); "
             f"{text(allowed)} {text(' or '.join(due))}"
         )
     if in_graph:
@@ -256,55 +292,68 @@ def _is_hex(bits: str) -> bool:
 def _extent(case: Case) -> list[str]:
     """Count the affected values and calls, with types, conditions and paths."""
     finding = case.finding
-    cases = sum(each["cases"] for each in case.findings)
+    cases = sum(each["cases"] for each in case.counted)
     if not cases or (summary.on_texts(finding) and case.contradicts_itself):
         return []
-    values = sum(each["values"] for each in case.findings)
+    values = sum(each["values"] for each in case.counted)
     numbers = f"{summary.plural(values, 'value')} in " if values else ""
-    largest = max(each["max_ulp"] for each in case.findings)
+    largest = max(each["max_ulp"] for each in case.counted)
     if finding["verdict"] not in ("violation", "mixed"):
         distance = ""
-    elif any(each["max_ulp"] < 0 for each in case.findings):
+    elif any(each["max_ulp"] < 0 for each in case.counted):
         distance = "; some are NaN instead of a number, or a number instead of NaN"
+    elif all(0 < each.get("range_places", 0) <= FEW_PLACES for each in case.counted):
+        places = max(each["range_places"] for each in case.counted)
+        distance = (
+            f"; up to {summary.plural(places, 'last place')} of the range's larger end from the nearest allowed result"
+        )
     elif largest > 0:
         distance = f"; up to {summary.plural(largest, 'representable number')} from the nearest allowed result"
     else:
         distance = ""
-    lines = [f"- Seen in {numbers}{summary.plural(cases, 'call')}{distance}."]
-    affected = (types(case.cause) if case.cause is not None else "") or _types_of(finding)
-    where = [*([f"Types of the input: {text(affected)}."] if affected else []), *_where(finding)]
+    lines = [f"- Seen in {numbers}{summary.plural(cases, 'call')}{distance}.{_beside(case)}"]
+    ranged = finding["witness"] is not None and "min_range" in finding["witness"]["call"]["tensors"]
+    affected = types_in_words(case.counted).replace("scale ", "range ", ranged)
+    where = [*([f"Types of the input: {text(affected)}."] if affected else []), *_where(case)]
     paths = sorted(
-        {path for each in case.findings for path in each["subject"].get("paths") or [each["subject"]["options"]]}
+        {path for each in case.counted for path in each["subject"].get("paths") or [each["subject"]["options"]]}
     )
     if not summary.on_texts(finding) and any(paths):
-        where.append("Seen " + " and ".join(text(PATHS.get(path, f"with {path}")) for path in paths) + ".")
-    processors = sorted({name for each in case.findings for name in each.get("processors", ())})
+        where.append("Seen " + " and ".join(text(path_in_words(path)) for path in paths) + ".")
+    processors = sorted({name for each in case.counted for name in each.get("processors", ())})
     if processors:
         where.append(f"Seen on {' and '.join(map(text, processors))}.")
+    if finding.get("needs"):
+        where.append(f"The call below needs {text(finding['needs'])}: an equal call without it gets an allowed result.")
     if finding["shrunk"] == "not reached":
         where.append("The call below was not reduced to the smallest one that shows it.")
     return [*lines, *([f"- {' '.join(where)}"] if where else [])]
 
 
-def _types_of(finding: Json) -> str:
-    """The types and granularity of the finding's first cell."""
-    if not finding["cells"]:
-        return ""
-    cell = finding["cells"][0]
-    parts = (("", "x_dtype"), ("scale ", "scale_dtype"), ("zero point ", "zero_point_dtype"), ("output ", "out_dtype"))
-    listed = [f"{name}{cell[key]}" for name, key in parts if cell[key]]
-    return ", ".join([*listed, cell["granularity"].replace("_", " ")])
+def _beside(case: Case) -> str:
+    """Count the calls of other findings, of which the text does not say the same, in a sentence."""
+    calls: Counter[str] = Counter()
+    for each in case.findings:
+        calls[standing(each)] += each["cases"]
+    others = [
+        f"{summary.plural(calls[verb], 'call')} that the text {verb}"
+        for verb in STANDINGS.values()
+        if calls[verb] and verb != standing(case.finding)
+    ]
+    return f" Also seen in {' and '.join(others)}." if others else ""
 
 
-def _where(finding: Json) -> list[str]:
-    region, words = finding.get("region"), summary.region(finding)
-    if region is None:
-        return []
-    if not words:
-        return ["No simple condition on the inputs tells the affected values from the others."]
-    if words == "everywhere":
+def _where(case: Case) -> list[str]:
+    """Say which values are affected, if it is the same for all findings."""
+    found = {str((each.get("region") or {}).get("words", "")) for each in case.counted}
+    if found == {summary.NO_REGION}:
+        needed = case.finding.get("needs")  # which tells the calls, if not the values
+        return [] if needed else ["No simple condition on the inputs tells the affected values from the others."]
+    if found == {"everywhere"}:
         return ["Every value of these types that was compared is affected."]
-    return [f"All values with {code(words)} are affected, and no others."]
+    if not case.region:
+        return []
+    return [f"All values with {code(case.region)} are affected, and no others, in a sample of these calls."]
 
 
 def _versions(case: Case, again: Again | None) -> list[str]:
@@ -319,9 +368,9 @@ def _versions(case: Case, again: Again | None) -> list[str]:
     packages = [(name, run["versions"].get(name, MISSING)) for name in needed]
     listed = [f"{name.replace('python', 'Python')} {v}" for name, v in packages if v != MISSING]
     release = release_of(oracle, finding["subject"]["version"]) if oracle is not None else ""
-    version = (
-        f"{case.versioned} ({release})" if release and finding["subject"]["version"] not in release else case.versioned
-    )
+    # A calendar version names its release, of which only the date is new.
+    shown = release.rpartition(", ")[2] if finding["subject"]["version"] in release else release
+    version = f"{case.versioned} ({shown})" if shown else case.versioned
     lines = [f"- Versions: {text(', '.join([version, *listed]))}{on}."]
     return [*lines, *([f"- {text(_asked_again(case, again))}"] if again is not None else []), ""]
 
@@ -359,6 +408,7 @@ def _instead(case: Case) -> list[str]:
         lines = [
             f"- Its results are bit-identical to those of an implementation that {text(by.get('words', by['reading']))}. "
             f"This covers {summary.grouped(by['explained_values'])} of {summary.plural(by['values'], kind + 'value')}."
+            + _by_relatives(case)
         ]
         elsewhere = by.get("elsewhere")
         if elsewhere:
@@ -375,12 +425,20 @@ def _instead(case: Case) -> list[str]:
     return lines
 
 
+def _by_relatives(case: Case) -> str:
+    """Count the values of the other findings, and those that the same mistake gives, in a sentence."""
+    values = sum(each["values"] for each in case.counted[1:])
+    given = sum(each["attribution"]["explained_values"] for each in case.counted[1:] if each["attribution"])
+    if not values:
+        return ""
+    of = f"{summary.grouped(given)} of the other {summary.grouped(values)}"
+    return f" The same mistake, in this or other arithmetic, gives {of}."
+
+
 def _rewrite(finding: Json) -> list[str]:
     """Describe what the optimiser does to the graph, at the lowest level that shows the finding."""
     rewrite, path = finding.get("rewrite"), finding.get("lowest") or finding["subject"]["options"]
-    return (
-        [f"- {_capital(text(f'the optimiser {rewrite}'))} {text(PATHS.get(path, f'with {path}'))}."] if rewrite else []
-    )
+    return [f"- {_capital(text(f'the optimiser {rewrite}'))} {text(path_in_words(path))}."] if rewrite else []
 
 
 def _distance(entry: Json) -> str:
@@ -392,30 +450,57 @@ def _others(case: Case) -> list[str]:
     """Describe the results of other implementations, and the document that each follows."""
     lines = []
     for other in case.finding["others"]:
-        name = outside({"name": case.document(other["name"])})
-        lines.append(f"- {text(_capital(name))}: {text(other['outcome'])}")
+        name = _released(case.document(other["name"]))
+        lines.append(f"- {text(_capital(name) + _did(other['outcome']))}")
     for entry in case.finding.get("followed") or ():
         name, _, options = entry["subject"].partition("[")
-        display_name = titles().get(name, name) + (f" [{options}" if options else "")
+        display_name = _released(name) + (f" [{options}" if options else "")
         follows = summary.follows(entry, case.document(entry["contract"]))
         lines.append(f"- {text(_capital(display_name))} {text(follows)}.")
     return lines
+
+
+def _did(outcome: str) -> str:
+    """Return the words after the name of another implementation, without the error of a missing feature."""
+    kind, _, error = outcome.partition(": ")
+    if kind == "unsupported":
+        return " does not support this call."
+    return f" refuses this call ({error})." if kind == "rejected" and error else f": {outcome}"
 
 
 # -- words that differ by verdict ---------------------------------------------------------------------------
 
 PATHS = {
     "": "with default settings",
-    "optimization=off": "with graph optimizations off",
-    "initializers": "with scale and zero point as initializers",
     "graph": "in a graph of more than one operator",
-    "graph optimization=off": "in a graph of more than one operator with graph optimizations off",
-    "graph optimization=basic": "in a graph of more than one operator with basic graph optimizations",
-    "graph optimization=extended": "in a graph of more than one operator with extended graph optimizations",
-    "graph optimization=layout": "in a graph of more than one operator with graph optimizations up to layout",
-    "graph optimization=all": "in a graph of more than one operator with all graph optimizations",
+    "initializers": "with scale and zero point as initializers",
+    "all initializers": "with every operand as an initializer",
+    "constants": "with scale and zero point as constants",
+    "io binding": "with IO binding",
+    "reference": "with reference kernels",
+    "delegate=off": "without a delegate",
+    "moves=quantized": "with quantized values moved around",
+    "optimization=off": "with graph optimizations off",
+    "optimization=on": "with graph optimizations on",
+    "optimization=basic": "with basic graph optimizations",
+    "optimization=extended": "with extended graph optimizations",
+    "optimization=layout": "with graph optimizations up to layout",
+    "optimization=all": "with all graph optimizations",
+    "policy=debug": "with the partition policy debug",
+    "policy=fusion": "with the partition policy fusion",
+    "precision=float32": "with float32 as INFERENCE_PRECISION_HINT",
+    "ranges=constant": "with the range as constants",
+    "shapes=static": "with static shapes",
+    "shapes=unknown": "with unknown shapes",
 }
-"""Descriptions of the paths through an implementation."""
+"""Descriptions of the paths through an implementation, and of the parts of their names."""
+
+
+def path_in_words(path: str) -> str:
+    """Describe a path by the parts of its name."""
+    parts = [path] if path in PATHS else path.split(" ")
+    return " ".join(PATHS.get(part, f"with {part}") for part in parts)
+
 
 NOTES = {
     "input-written": "writes to the memory of its inputs",
@@ -454,11 +539,18 @@ def _with(subject: Json) -> str:
 
 
 def _plain(subject: Json) -> str:
-    name = without_setting(subject["name"])
+    """Name an implementation without its version and setting."""
+    name = str(without_setting(subject["name"])).partition("==")[0]
     implementation, _, option = name.partition(":")
     if option and implementation in titles():
         return f"{titles()[implementation]} with {re.sub('^[A-Z]+=', '', option)}"
     return titles().get(name, name)
+
+
+def _released(name: str) -> str:
+    """Name an implementation with the version that its name has: "TVM 0.27.0" for "tvm==0.27.0"."""
+    version = without_setting(name).partition("==")[2]
+    return f"{_plain({'name': name})}{version and ' ' + version}{_with({'name': name})}"
 
 
 @dataclass(frozen=True)
@@ -471,6 +563,17 @@ class Case:
     findings: tuple[Json, ...]
     """All findings that the issue counts; the first is the one that is shown."""
     cause: Cause | None
+
+    @property
+    def counted(self) -> tuple[Json, ...]:
+        """The findings on calls of which the text says the same as of the shown one."""
+        return alike(self.findings)
+
+    @property
+    def region(self) -> str:
+        """The predicate on the affected values, if all counted findings have the same; otherwise empty."""
+        found = {summary.region(each) for each in self.counted}
+        return found.pop() if len(found) == 1 and not found & {"", "everywhere"} else ""
 
     @property
     def who(self) -> str:
@@ -491,10 +594,19 @@ class Case:
         return sentence.replace(name, _plain(subject), 1).replace(f"with {setting_name}", f"with {setting(subject)}", 1)
 
     @property
+    def blamed(self) -> str:
+        """Another operator of the graph that gives the wrong values; empty if it is not known to."""
+        by = self.finding["attribution"]
+        reading = "" if by is None else str(by["reading"])
+        named = re.fullmatch(r"graph:(?:zero-sign|finite):(\w+)", reading)
+        return "QuantizeLinear" if reading.startswith(QUANTIZES_WRONGLY) else named[1] if named else ""
+
+    @property
     def operator(self) -> str:
         """The operator's common name."""
         edition = self.edition(self.finding["contract"])
-        return _EDITION.sub("", edition["title"]) if edition else str(self.finding["contract"])
+        name = _EDITION.sub("", edition["title"]) if edition else str(self.finding["contract"])
+        return re.sub(r"^ONNX \w+, version (\d+)$", rf"ONNX {self.blamed}, opset \1", name) if self.blamed else name
 
     def edition(self, identity: str) -> Json | None:
         return next((edition for edition in self.report["editions"] if edition["id"] == identity), None)
@@ -544,9 +656,9 @@ class Case:
             str(self.finding.get("words", self.finding.get("detail", "")))
             or str(self.finding["summary"]).partition(": ")[2]
         )
-        for name, outside in sorted(titles().items(), key=lambda pair: -len(pair[0])):
-            words = words.replace(name, outside)
-        return words
+        known = "|".join(sorted(map(re.escape, titles()), key=len, reverse=True))
+        name = rf"(?<![\w./-])(?:{known})(?:==[\w.+-]*\w)?(?![\w/-])"
+        return re.sub(name, lambda match: _released(match[0]), words)
 
 
 _CAUSES_IN_TITLES = {"violation": "values", "crash": "crash", "wrongly-rejected": "refusal"}
@@ -558,9 +670,12 @@ MOST_TITLE = 250
 
 
 def title(case: Case) -> str:
-    """Return the title of the issue, one sentence. A long one names no graph: the script shows it."""
+    """Return the title of the issue, one sentence. A long one ends early and describes no graph."""
     whole = _whole_title(case)
-    return whole if len(whole) <= MOST_TITLE else whole.partition(", in a graph (")[0] + ", in a graph"
+    if len(whole) <= MOST_TITLE:
+        return whole
+    head, in_graph, _ = whole.partition(", in a graph (")
+    return f"{shortened(head, MOST_TITLE - 20)}{in_graph.removesuffix(' (')}"
 
 
 def _whole_title(case: Case) -> str:
@@ -576,8 +691,7 @@ def _whole_title(case: Case) -> str:
         cause.kind == _CAUSES_IN_TITLES.get(finding["verdict"]) or cause.title.startswith("flushes")
     ):
         return f"{case.operator}: {who} {cause.title.replace('known recipe', 'known way of computing')}"
-    where = summary.region(finding)
-    region = f" where {where}" if where and where != "everywhere" else ""
+    region = f" where {case.region}" if case.region else ""
     match finding["verdict"]:
         case "violation":
             return f"{case.operator}: {who} gives results that the documented formula does not allow{types}{region}"
@@ -621,12 +735,17 @@ def lead(case: Case) -> str:
         return _problem(case)
     error = _relative_error(case.finding)
     problem = _problem(case)
-    return f"{case.cause.effect}{f' ({error})' if error else ''}. {problem[:1].upper()}{problem[1:]}"
+    wrong, *more = case.cause.effect.split("; ")
+    sentences = [f"{wrong} ({error})" if error else wrong, *more, problem.removesuffix(".")]
+    return " ".join(f"{_capital(sentence)}." for sentence in sentences)
 
 
 def _relative_error(finding: Json) -> str:
-    """The relative error of the worst element: "off by 0.094 %", "off by a factor of 12"."""
-    worst = 0.0
+    """Return the error of the worst element: "off by 0.9 %", "off by a factor of 12", "of the wrong sign".
+
+    It is empty if the error has no ratio.
+    """
+    worst, words = 0.0, ""
     for entry in finding["witness"]["legal"]:
         try:
             got, *due = (
@@ -637,10 +756,19 @@ def _relative_error(finding: Json) -> str:
             return ""
         if not all(map(math.isfinite, (got, *due))) or not all(due):
             return ""
-        worst = max(worst, min(abs(got - value) / abs(value) for value in due))
-    if not worst:
-        return ""
-    return f"off by {100 * worst:.2g} %" if worst < 1 else f"off by a factor of {worst + 1:.3g}" if worst > 2 else ""
+        nearest = min(due, key=lambda value: abs(got - value))
+        error = abs(got - nearest) / abs(nearest)
+        if error > worst:
+            worst, words = error, _ratio_in_words(got / nearest)
+    return words
+
+
+def _ratio_in_words(ratio: float) -> str:
+    """The ratio of a wrong value to the due one; empty for 0, which says enough."""
+    if ratio <= 0:
+        return "of the wrong sign" if ratio else ""
+    factor = max(ratio, 1 / ratio)
+    return f"off by a factor of {factor:.3g}" if factor >= 2 else f"off by {100 * abs(ratio - 1):.2g} %"
 
 
 def _problem(case: Case) -> str:
@@ -649,8 +777,8 @@ def _problem(case: Case) -> str:
     match finding["verdict"]:
         case "violation" if finding["witness"] and finding["witness"].get("in_graph"):
             return (
-                f"{who} returns results of a small graph that the texts of its operators do not allow. An optimiser may change "
-                "a graph only if every result stays allowed. One of the allowed results below is expected."
+                f"{who} returns results of a small graph that the texts of its operators do not allow. However an "
+                "implementation computes a graph, every result has to stay allowed. One of the allowed results below is expected."
             )
         case "violation":
             return (

@@ -60,7 +60,7 @@ def title(key: CauseKey, group: Sequence[Json], answered: frozenset[str] = froze
     first = group[0]
     if key.kind == VALUES:
         graph = _graph(first) if all(map(_graph, group)) else ""
-        return _of_values(key, group) + _types(group, answered) + _where(group) + graph
+        return _of_values(key, group) + with_need(group) + _types(group, answered) + _where(group) + graph
     if key.kind == TEXT:
         return _of_text(key, group)
     if key.kind == OPEN:
@@ -69,7 +69,7 @@ def title(key: CauseKey, group: Sequence[Json], answered: frozenset[str] = froze
         return _of_death(key, group)
     if key.kind == "refusal":
         whole = _from_message(first) or key.mistake
-        return f"refuses allowed calls: {whole}{_graph(first)}"
+        return f"refuses allowed calls{with_need(group)}: {whole}{_graph(first)}"
     if key.kind == "validation":
         clauses = list(dict.fromkeys(finding["clause"].rpartition("/")[2] for finding in group))
         noun = "clause forbids" if len(clauses) == 1 else "clauses forbid"
@@ -173,12 +173,12 @@ def is_unconfirmed(group: Sequence[Json]) -> bool:
 def _of_death(key: CauseKey, group: Sequence[Json]) -> str:
     signal, _, what = key.mistake.partition(": ")
     does = "ends the process" if key.kind == "crash" else "does not answer"
-    how = f" ({what}; {signal})" if what and signal != "SIGXFSZ" else f" ({_ending(key, group[0])})"
+    how = f" ({_short(what)}; {signal})" if what and signal != "SIGXFSZ" else f" ({_ending(key, group[0])})"
     allowed = any(kills_allowed_calls(finding) for finding in group)
     blamed = [finding for finding in group if finding.get("survives_without_breach")]
     if allowed:
         empty = all(detail_in(finding).endswith("empty") for finding in group)
-        where = " on allowed calls" + (" of empty tensors" if empty else "")
+        where = " on allowed calls" + (" of empty tensors" if empty else "") + with_need(group)
     elif len(blamed) == len(group):
         clauses = list(dict.fromkeys(finding["clause"].rpartition("/")[2] for finding in group))
         where = f" on calls that break {some(clauses, MOST_NAMES)}"
@@ -210,7 +210,13 @@ def _from_message(finding: Json) -> str:
     condition, was_false, explanation = line.partition(" was false.")
     if was_false:  # the macro of a check: path, signature, condition, explanation
         line = explanation.strip() or " ".join(condition.split(" ")[-3:]) + was_false
-    return line if len(line) <= MOST_MESSAGE else line[:MOST_MESSAGE].rstrip() + " ..."
+    return _short(line)
+
+
+def _short(line: str) -> str:
+    """The first sentence of a message, or its beginning."""
+    first = line if len(line) <= MOST_MESSAGE else line.partition(". ")[0]
+    return first if len(first) <= MOST_MESSAGE else first[:MOST_MESSAGE].rstrip() + " ..."
 
 
 def _types(group: Sequence[Json], answered: frozenset[str]) -> str:
@@ -231,6 +237,14 @@ def _where(group: Sequence[Json]) -> str:
     """The region, if every finding has the same one."""
     regions = {region_in(finding) for finding in group}
     return f" where {regions.pop()}" if len(regions) == 1 and "" not in regions else ""
+
+
+def with_need(group: Sequence[Json]) -> str:
+    """The need of all findings on allowed calls, such as " with a negative axis"; "" if they share none."""
+    needs = {
+        str(each.get("needs", "")) for each in group if not detail_in(each).startswith(("forbidden:", "unspecified:"))
+    }
+    return f" with {needs.pop()}" if len(needs) == 1 and "" not in needs else ""
 
 
 def _graph(first: Json) -> str:
@@ -254,7 +268,9 @@ def graph_in_words(around: Sequence[str], path: str, lowest: str, rewrite: str) 
     level = (lowest or str(path)).removeprefix("graph").strip()
     parts = (
         in_words(tuple(map(str, around))),
-        f"from {level}" if level and lowest not in ("", path) else level,
+        f"{'from' if level.startswith('optimization') else 'also with'} {level}"
+        if level and lowest not in ("", path)
+        else level,
         f"where the optimiser {rewrite}" if rewrite else "",
     )
     return ", ".join(filter(None, parts))
@@ -315,7 +331,9 @@ def effect(finding: Json, by_a_factor: bool = False, mistake: str = "") -> str:
     in_type = "" if out in ("float32", "") else f" in {out}"
     wrong = f"{head}{' with ' if rest else ''}{', '.join(rest)} becomes {got} instead of {legal}{in_type}"
     return (
-        wrong if not by_a_factor or _error(entry) >= BY_A_FACTOR else f"{wrong}; others are wrong by more than a factor"
+        wrong
+        if not by_a_factor or _error(entry) >= BY_A_FACTOR
+        else f"{wrong}; other values are wrong by a factor of two or more"
     )
 
 

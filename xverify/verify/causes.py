@@ -36,6 +36,9 @@ from xverify.verify.details import refuses_in_one_setting
 NOBODY = "nobody:"
 """The beginning of the mistake of a sentence that no implementation follows."""
 
+FEW_PLACES = 16
+"""The number of last places of a range up to which a wrong value is one of rounding."""
+
 _COMMONEST_FIRST = ("per_tensor", "per_axis", "blocked")
 
 
@@ -257,7 +260,7 @@ def _effect(key: CauseKey, group: Sequence[Json]) -> str:
         return ""
     wrong = cause_titles.effect(group[0], severity(key, group) is Severity.WRONG, key.mistake)
     others = [] if key.kind != VALUES else cause_titles.other_departures(key.mistake, group[0])
-    return f"{wrong}; there it also {some(others, len(others))}" if wrong and others else wrong
+    return f"{wrong}; in this call it also {some(others, len(others))}" if wrong and others else wrong
 
 
 def severity(key: CauseKey, group: Sequence[Json]) -> Severity:
@@ -281,8 +284,11 @@ def severity(key: CauseKey, group: Sequence[Json]) -> Severity:
 def _by_a_factor(finding: Json) -> bool:
     """True if some value is wrong by a factor of two or more, judged by its distance in ULP.
 
-    A graph may end in codes, which have no ULP. Then the values of the witness decide.
+    A graph may end in codes, which have no ULP. Then the values of the witness decide. Near 0, a range formula is the difference
+    of larger numbers: a value that is wrong in few of their last places is wrong by no factor.
     """
+    if 0 < finding.get("range_places", 0) <= FEW_PLACES:
+        return False
     witness = finding["witness"] or {}
     out = witness["got"]["tensor"]["dtype"] if witness.get("in_graph") else finding["out_dtype"]
     if witness.get("in_graph") and out not in MANTISSA_BITS:
@@ -316,7 +322,7 @@ def _shows(finding: Json, mistake: str) -> bool:
 
 
 def _order(finding: Json, mistake: str = "") -> tuple[Any, ...]:
-    """The place of a finding in the cause of a mistake, by verdict, recipe, witness, path and types."""
+    """The place of a finding in a cause, by verdict, recipe, witness, path, document and types."""
     explained = finding["attribution"] is not None
     is_special = bool(finding["subject"]["options"]) or _is_in_graph(finding)
     types = common_first(finding["x_dtype"]), common_first(finding["scale_dtype"]), common_first(finding["out_dtype"])
@@ -326,12 +332,15 @@ def _order(finding: Json, mistake: str = "") -> tuple[Any, ...]:
         detail_in(finding).startswith(("forbidden:", "unspecified:")),
     )
     several = len((finding["attribution"] or {}).get("departures", ()))
+    # The text that an implementation ships is nearer to its maintainers than the older one of a seed.
+    is_seed = str(finding["contract"]).endswith("@seed")
     return (
         *worst,
         not explained,
         not _shows(finding, mistake),
         several,
         is_special,
+        is_seed,
         *types,
         -len(finding["cells"]),
         finding["id"],

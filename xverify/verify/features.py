@@ -142,9 +142,7 @@ def _tail(width: int, whole: bool) -> Callable[[View], Given]:
     """True past the last multiple of a vector's width, in a row or in the whole tensor."""
 
     def of(view: View) -> Given:
-        if not view.shape:
-            return None
-        length = view.sample.wrong.size if whole else view.shape[-1]
+        length = view.sample.wrong.size if whole or not view.shape else view.shape[-1]
         return np.asarray(view.at % length >= length - length % width)
 
     return of

@@ -142,6 +142,8 @@ class Finding:
     """The number of values that it concerns."""
     max_ulp: int = 0
     """The largest distance in ULP; -1 if it is not a number."""
+    range_places: int = 0
+    """The largest distance in last places of the range, see `xverify.verify.range_places`."""
     others: list[tuple[str, str]] = field(default_factory=list)
     """Names and outcomes of other implementations on the witness."""
     reference: Subject | None = None
@@ -149,7 +151,7 @@ class Finding:
     shrunk: str = "not reached"
     """The state of shrinking: "minimal", "not reached" (time or evaluations ended first) or "not shrinkable"."""
     samples: list[Sample] = field(default_factory=list)
-    """Judged calls from which the region is found."""
+    """Judged calls from which the region was found."""
     region: Region | None = None
     """The predicate on values that holds of the wrong ones."""
     histogram: Counter[int] = field(default_factory=Counter)
@@ -179,6 +181,8 @@ class Finding:
     """For a death on a call that is not allowed: true if the implementation survives an allowed call near it; None if unknown."""
     unconfirmed: bool = False
     """For a death: true if no new process showed it again, neither on the witness nor on a smaller call."""
+    needs: str = ""
+    """The need of the witness: an equal call without it gets an allowed result. "" if none is known."""
     lowest: str = ""
     """For a witness in surroundings: the least optimised path that shows it; "" if that is not known."""
     rewrite: str = ""

@@ -16,7 +16,7 @@ from xverify.verify.features import FEATURES, UNDEFINED, Feature, column
 from xverify.verify.simplest import is_notable, plain, simplest
 from xverify.verify.view import Sample, View
 
-__all__ = ["NOWHERE_SIMPLE", "Region", "Sample", "Term", "holds", "region"]
+__all__ = ["NOWHERE_SIMPLE", "Region", "Sample", "Term", "contradicts", "holds", "is_vacuous", "region"]
 
 NOWHERE_SIMPLE = "no simple region"
 EVERYWHERE = "everywhere"
@@ -131,6 +131,25 @@ def holds(predicate: Region, sample: Sample) -> Bools:
         np.broadcast_to(term.of(np.asarray(c)), view.at.shape) for term, c in zip(predicate.terms, columns, strict=True)
     ]
     return np.asarray(np.logical_and.reduce(inside), np.bool_).reshape(sample.wrong.shape)
+
+
+def contradicts(predicate: Region, sample: Sample, is_partial: bool = False) -> bool:
+    """True if a mismatch of a call lies outside a region.
+
+    Args:
+        predicate: The region.
+        sample: A call that shows the mismatches.
+        is_partial: True if some mismatches have another reason. Then one inside is enough.
+    """
+    inside = holds(predicate, sample) & sample.wrong
+    return bool(predicate.terms) and not (inside.any() if is_partial else (inside == sample.wrong).all())
+
+
+def is_vacuous(predicate: Region, sample: Sample) -> bool:
+    """True if a term on positions holds of all positions of a call, so that the call does not show it."""
+    view = View(sample, np.arange(sample.wrong.size))
+    placed = [term for term in predicate.terms if _BY_NAME[term.feature].kind == "position"]
+    return any(np.all(term.of(np.asarray(column(_BY_NAME[term.feature], view)))) for term in placed)
 
 
 def _choice(sample: Sample, most: int) -> NDArray[np.int64]:
@@ -348,7 +367,7 @@ def _pair(hulls: list[_Hull], values: _Values, luck: float) -> tuple[Term, ...]:
         outer = _placed(first, values, values.good[second.agreeing])
         within = outer.of(first.column)
         inner = _placed(second, values, values.good[within[values.good]])
-        if _both_matter(values, within, first, second):
+        if _both_matter(values, within, inner.of(second.column), first, second):
             return (outer, inner)
         left -= 1
         if not left:
@@ -356,8 +375,21 @@ def _pair(hulls: list[_Hull], values: _Values, luck: float) -> tuple[Term, ...]:
     return ()
 
 
-def _both_matter(values: _Values, within: Bools, first: _Hull, second: _Hull) -> bool:
-    """True if each of two terms alone is more than luck, so that none only excludes a single call."""
+def _both_matter(values: _Values, within: Bools, inside: Bools, first: _Hull, second: _Hull) -> bool:
+    """True if each of two terms alone is more than luck, and leaves out agreements of two calls at least.
+
+    One call has agreements for reasons of its own, and some term always leaves these out.
+
+    Args:
+        values: The selected values.
+        within: The mask of values of which the first term holds.
+        inside: The same for the second one.
+        first: The first term's hull.
+        second: The second term's hull.
+    """
+    only = (within & ~inside, inside & ~within)
+    if any(np.unique(values.calls[left_out & ~values.wrong]).size < 2 for left_out in only):
+        return False
     everything = np.ones(within.size, np.bool_)
     outer, inner = values.evidence(within, everything), values.evidence(values.wrong, within)
     return math.log2(first.price) <= outer and math.log2(second.price) <= inner

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 
 from xverify.arithmetic.indexing import Misindexing
 from xverify.arithmetic.reading import Reading
@@ -18,6 +19,7 @@ from xverify.verify.compare import Comparison, max_ulp
 from xverify.verify.evidence import UNSIGNED, Evidence, Explained, explained, explained_by, second_reading
 from xverify.verify.findings import Discrepancy, Subject, witness_order
 from xverify.verify.ordinary import OrdinaryCalls
+from xverify.verify.range_places import farther, range_places
 from xverify.verify.shared_recipe import common
 from xverify.verify.shown import shown
 from xverify.verify.verdicts import Judged
@@ -61,6 +63,8 @@ class CellTally:
     """Calls with such values."""
     max_ulp: int = 0
     """The largest distance of a wrong value in ULP; -1 if it is not a number."""
+    range_places: int = 0
+    """The same in last places of the range, see `xverify.verify.range_places`."""
     flushed: int = 0
     """Subnormal results that came out as zero."""
     flushed_cases: int = 0
@@ -240,6 +244,8 @@ class Tally:
             cell.wrong += comparison.wrong_values
             cell.wrong_cases += 1
             cell.max_ulp = -1 if -1 in (cell.max_ulp, comparison.max_ulp) else max(cell.max_ulp, comparison.max_ulp)
+            places = range_places(judged, outcome.tensor.codes, comparison.wrong)
+            cell.range_places = farther(cell.range_places, places)
             if cell.worst is None or _smaller(judged, cell.worst[0]):
                 cell.worst = (judged, outcome)
         if judged.legal.in_graph:
@@ -521,6 +527,7 @@ def _part(tally: CellTally, by: Explained) -> CellTally | None:
         wrong=sum(int(seen.wrong.sum()) for _, seen in wrong),
         wrong_cases=len(wrong),
         max_ulp=-1 if -1 in distances else max(distances, default=0),
+        range_places=reduce(farther, (range_places(j, s.got.codes, s.wrong) for j, s in wrong)),
     )
 
 

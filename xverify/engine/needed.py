@@ -1,0 +1,39 @@
+"""Needs of a witness: an equal call without one gets an allowed result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from xverify.contracts.model import Contract
+from xverify.core.call import Call, Outcome
+from xverify.core.verdict import Verdict
+from xverify.strategies.plainer import from_front
+from xverify.verify import verdicts
+from xverify.verify.findings import Finding
+
+NEGATIVE_AXIS = "a negative axis"
+"""The need of a witness that is right with its axis counted from the front."""
+
+_TESTED = (Verdict.CRASH, Verdict.VIOLATION, Verdict.MIXED, Verdict.WRONGLY_REJECTED)
+"""Verdicts whose witnesses are tested. A hang would cost its time limit."""
+
+
+def learn_need(finding: Finding, contract: Contract, ask: Callable[[Call], Outcome]) -> None:
+    """Make the call of a witness with its axis counted from the front, which means the same.
+
+    Args:
+        finding: The finding, with its smallest call.
+        contract: Its edition.
+        ask: Makes a call of the implementation.
+    """
+    call = finding.call
+    equal = None if call is None else from_front(call)
+    if call is None or equal is None or finding.key.verdict not in _TESTED:
+        return
+    judged = verdicts.judge(contract, equal)
+    if {judged.judgement.verdict, contract.judge(call).verdict} != {"allowed"}:
+        return
+    outcome = ask(equal)
+    comparison = verdicts.compared(judged, outcome)
+    if outcome.kind == "tensor" and comparison is not None and not comparison.wrong_values:
+        finding.needs = NEGATIVE_AXIS
