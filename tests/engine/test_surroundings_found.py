@@ -72,8 +72,8 @@ def test_a_finding_names_the_smallest_graph_and_the_default_level(tmp_path):
     assert "y>transpose:0" in call["around"]
     assert int(np.prod(call["tensors"]["x"]["shape"])) == 1
     assert (finding["lowest"], finding["rewrite"]) == ("graph some", "merges 2 words with graph some")
-    assert cause.title.endswith(", from some, where the optimiser merges 2 words with graph some)")
-    assert finding["summary"].endswith(", from some, where the optimiser merges 2 words with graph some")
+    assert cause.title.endswith(", also with some, where the optimiser merges 2 words with graph some)")
+    assert finding["summary"].endswith(", also with some, where the optimiser merges 2 words with graph some")
     assert report["run"]["phases"]["surrounded"] > 20
 
 

@@ -322,8 +322,9 @@ def test_a_name_with_a_version_is_that_of_the_product() -> None:
         "- OpenVINO 2026.4.1 with threads=8: crash: SIGABRT\n",
     ):  # fmt: skip
         assert part in text, part
+    prose = re.sub(r"```.*?```|`[^`\n]+`", "", text, flags=re.S)
     for wrong_here in ("==", "Openvino", "StopIteration"):
-        assert wrong_here not in re.sub(r"```.*?```", "", text, flags=re.S)
+        assert wrong_here not in prose
 
 
 @pytest.mark.parametrize(
