@@ -502,7 +502,8 @@ def completed(by: Explained, evidence: Evidence, shown: Sequence[Recipe]) -> Exp
 def _by_shown(evidence: Evidence, shown: Sequence[Recipe]) -> list[Explained]:
     """The calls that recipes of other cells give, by recipe, and the calls that are left.
 
-    Empty if these recipes give no call. A recipe gives every value of its calls, and one of their wrong values is a number other than 0.
+    Empty if these recipes give no call. A recipe gives every value of its calls, and one of their wrong values is a number
+    other than 0.
     """
     parts: list[Explained] = []
     left, legal = evidence, _right_reading(evidence) if evidence.wrong else None
