@@ -112,7 +112,7 @@ def odd_for_77(call: Call, codes: Any) -> Any:
     return codes + (call.data.codes == 77).astype(codes.dtype) * codes.dtype.type(5)
 
 
-@pytest.mark.parametrize("known", [(), (LAST_BIT.name,)])
+@pytest.mark.parametrize("known", [(), ("flush-subnormals", "graph:unrounded", LAST_BIT.name)])
 def test_a_nameless_witness_does_not_shrink_to_what_another_recipe_explains(known: tuple[str, ...]) -> None:
     answer = changed(casts, odd_for_77)
     call = a_call([3, 77, 5], [ROUNDED_DOWN, 1.0, ROUNDED_DOWN_TOO])

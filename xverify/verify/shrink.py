@@ -19,9 +19,9 @@ from xverify.core.verdict import Verdict
 from xverify.strategies.plainer import plainer_calls, plainness
 from xverify.strategies.smaller import less_around, smaller_calls, squeezed
 from xverify.verify import changes, editions, equivalence, variants, verdicts
-from xverify.verify.attribute import Recipe, codes_of, gives, named
+from xverify.verify.attribute import codes_of, gives, named
 from xverify.verify.findings import Discrepancy, Finding
-from xverify.verify.graph_recipes import violates_by_recipe
+from xverify.verify.graph_recipes import recipes_named, violates_by_recipe
 from xverify.verify.rewrites import explanations, violates_in_graph
 from xverify.verify.rewritten_graphs import is_rewrite
 from xverify.verify.shown import shown as departures_shown
@@ -198,7 +198,7 @@ def focus(
     shown = comparison.wrong if comparison.wrong.any() else comparison.flushed
     if known and not judged.legal.in_graph:
         codes = canonical(outcome.tensor.codes, outcome.tensor.dtype)
-        by_others = [codes_of(contract, call, recipe) == codes for recipe in _arithmetic(contract, known)]
+        by_others = [codes_of(contract, call, recipe) == codes for recipe in recipes_named(contract, known)]
         unexplained = shown & ~np.logical_or.reduce(by_others)
         shown = unexplained if unexplained.any() else shown
     if not shown.any():
@@ -348,18 +348,13 @@ def is_explained(contract: Contract, call: Call, outcome: Outcome | None, known:
     comparison = verdicts.compared(judged, outcome)
     if judged.legal is None or comparison is None:
         return False
-    recipes = _arithmetic(contract, known)
+    recipes = list(recipes_named(contract, known))
     if not judged.legal.in_graph:
         return any(gives(contract, call, got, recipe) for recipe in recipes)
     if any(violates_by_recipe(judged, "", got, comparison, recipe.name) for recipe in recipes):
         return True
     rewrites = set(filter(is_rewrite, known))
     return bool(rewrites) and any(each.rewrite.name in rewrites for each in explanations(contract, call, got))
-
-
-def _arithmetic(contract: Contract, names: Sequence[str]) -> list[Recipe]:
-    """The recipes with these names that are no rewrites of a graph."""
-    return [named(contract, name) for name in names if not is_rewrite(name)]
 
 
 def _shown(finding: Finding, contract: Contract, call: Call, outcome: Outcome | None) -> frozenset[str]:
