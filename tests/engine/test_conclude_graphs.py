@@ -18,7 +18,7 @@ from xverify.contracts.model import Cell
 from xverify.core.call import Call, Outcome, Tensor
 from xverify.core.dtypes import tensor
 from xverify.engine import judging
-from xverify.engine.conclude_graphs import GraphFault, by_rewrite, likeliest, record_graphs
+from xverify.engine.conclude_graphs import GraphFault, by_rewrite, likeliest, record_graphs, shown_rewrites
 from xverify.engine.options import Options
 from xverify.engine.sweep import sweep
 from xverify.oracles.protocol import Oracle, Path
@@ -100,6 +100,26 @@ def test_of_several_rewrites_the_one_that_most_graphs_show_is_taken() -> None:
     assert likeliest(thin, shown) == Rewrite("truncates", "truncates")
     assert likeliest(thin[:1], shown) == Rewrite("lucky", "lucky")
     assert likeliest((each("never shown clearly", False),), shown) is None
+
+
+def test_a_rewrite_that_graphs_show_before_another_mistake_explains_others() -> None:
+    """A comparison has two results, which show no mistake clearly. Other graphs of the implementation do."""
+    asked = Asked(ONNX, follows(ONNX, EXACT))
+    asked.ask(Call(ONNX.id, {"x": tensor("int8", [1]), "scale": tensor("float32", 0.5)}, {"axis": 0}))
+    judged = asked.last
+    assert judged is not None
+    assert judged.cell is not None
+
+    def fault(*found: tuple[str, bool]) -> GraphFault:
+        every = tuple(Explanation(Rewrite(name, name), is_strong) for name, is_strong in found)
+        return GraphFault(SUBJECT, judged.cell, judged, Outcome("hang"), None, explanations=every)
+
+    few = fault(("graph:unrounded", False), ("graph:truncates", False))
+    assert shown_rewrites([few])[SUBJECT.name] == {}
+    both = fault(("graph:unrounded:fake-quantize", True), ("graph:truncates-too", True))
+    shown = shown_rewrites([few, both])[SUBJECT.name]
+    assert "graph:truncates" not in shown
+    assert likeliest(few.explanations, shown) == Rewrite("graph:unrounded", "graph:unrounded")
 
 
 def test_a_recipe_of_some_values_gives_way_to_a_rewrite_of_all() -> None:

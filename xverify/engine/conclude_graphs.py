@@ -62,7 +62,7 @@ def blame_graphs(state: RunState) -> list[GraphFault]:
         for subject, cell, tally in state.tally.in_graphs()
         for judged, outcome in tally.graphs
     ]
-    shown = _shown(faults)
+    shown = shown_rewrites(faults)
     return [
         replace(fault, rewrite=likeliest(fault.explanations, shown[fault.subject.name]))
         if fault.explanations
@@ -71,10 +71,10 @@ def blame_graphs(state: RunState) -> list[GraphFault]:
     ]
 
 
-def _shown(faults: Sequence[GraphFault]) -> defaultdict[str, Counter[str]]:
+def shown_rewrites(faults: Sequence[GraphFault]) -> defaultdict[str, Counter[str]]:
     """The number of graphs that each rewrite explains, by implementation.
 
-    Rewrites that no graph shows clearly are left out.
+    Rewrites that no graph shows clearly, alone or before another mistake, are left out.
     """
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
     clear: defaultdict[str, set[str]] = defaultdict(set)
@@ -82,8 +82,9 @@ def _shown(faults: Sequence[GraphFault]) -> defaultdict[str, Counter[str]]:
         counts[fault.subject.name].update(each.rewrite.name for each in fault.explanations)
         clear[fault.subject.name].update(each.rewrite.name for each in fault.explanations if each.is_strong)
     for name, counter in counts.items():
-        for rewrite in counter.keys() - clear[name]:
-            del counter[rewrite]
+        for rewrite in list(counter):
+            if not any(shown == rewrite or shown.startswith(f"{rewrite}:") for shown in clear[name]):
+                del counter[rewrite]
     return counts
 
 

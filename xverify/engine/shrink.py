@@ -118,6 +118,7 @@ def _shrink(state: RunState, finding: Finding, out_of_time: Callable[[], bool], 
             out_of_time,
             _asking_all(state, finding, contract),
             is_judged=reference is not None and state.pool.judges(contract, reference.name),
+            known=_known(state, finding),
         )
     if result is None:
         lost = state.pool.is_lost(finding.subject.name) or (
@@ -133,6 +134,15 @@ def _shrink(state: RunState, finding: Finding, out_of_time: Callable[[], bool], 
     _on_default_level(state, finding)
     _note_lowest_level(state, finding)
     state.emit(FindingShrunk(finding.id, result.evaluations, result.minimal))
+
+
+def _known(state: RunState, finding: Finding) -> list[str]:
+    """The recipes that violations of the same implementation and edition show in whole cells, by name."""
+    whose = finding.key.subject, finding.key.contract, Verdict.VIOLATION
+    keyed = [(other.key, other) for other in state.findings.sorted()]
+    found = [other for key, other in keyed if (key.subject, key.contract, key.verdict) == whose]
+    attributions = [other.attribution for other in found]
+    return [by.reading for by in attributions if by is not None and by.elsewhere is None]
 
 
 def _ask_within(state: RunState, contract: Contract, subject: Subject, call: Call) -> Outcome:

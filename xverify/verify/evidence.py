@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 
@@ -266,11 +266,16 @@ def _surviving(readings: Sequence[Reading], judged: Judged, seen: CheckedResult)
 
 def _is_telling(evidence: Evidence) -> bool:
     """True if the kept wrong results tell recipes apart: enough are finite, not zero, and distinct."""
+    return len(_numbers((*evidence.wrong, *evidence.probes))) >= FEW_DISTINCT
+
+
+def _numbers(kept: Iterable[tuple[Judged, CheckedResult]]) -> set[float]:
+    """Distinct wrong results that are finite and not zero: a few of each call."""
     numbers: set[float] = set()
-    for _, seen in (*evidence.wrong, *evidence.probes):
+    for _, seen in kept:
         results = values(seen.got.dtype, seen.got.codes[seen.wrong])
         numbers.update(np.unique(results[np.isfinite(results) & (results != 0)])[:FEW_DISTINCT].tolist())
-    return len(numbers) >= FEW_DISTINCT
+    return numbers
 
 
 def is_poor(evidence: Evidence) -> bool:
@@ -479,6 +484,44 @@ def _in_pieces(evidence: Evidence, legal: Reading | None) -> Explained:
     return replace(pieces[0], others=tuple(pieces[1:]))
 
 
+def completed(by: Explained, evidence: Evidence, shown: Sequence[Recipe]) -> Explained:
+    """The explanation of a cell, with calls that nothing explained given to recipes that other cells show.
+
+    Args:
+        by: the explanation of the cell.
+        evidence: the kept calls of the cell.
+        shown: recipes that other cells of the implementation show clearly, see `is_clear`, those of most cells first.
+    """
+    pieces = [replace(by, others=()), *by.others]
+    parts: list[Explained] = []
+    for piece in pieces:
+        parts += [piece] if piece.recipe is not None else _by_shown(piece.evidence or evidence, shown) or [piece]
+    return replace(parts[0], others=tuple(parts[1:]))
+
+
+def _by_shown(evidence: Evidence, shown: Sequence[Recipe]) -> list[Explained]:
+    """The calls that recipes of other cells give, by recipe, and the calls that are left.
+
+    Empty if these recipes give no call. A recipe gives every value of its calls, and one of their wrong values is a number
+    other than 0.
+    """
+    parts: list[Explained] = []
+    left, legal = evidence, _right_reading(evidence) if evidence.wrong else None
+    while left.wrong and len(parts) < MOST_RECIPES:
+        splits = [(recipe, *_split(left, recipe, _whole_call)) for recipe in shown]
+        usable = [(recipe, own, others) for recipe, own, others in splits if _numbers(own.wrong)]
+        if not usable:
+            break
+        recipe, own, left = max(usable, key=lambda each: len(each[1].wrong))
+        parts.append(Explained(recipe, legal or _right_reading(own), own))
+    return [*parts, Explained(None, evidence=left)] if parts and left.wrong else parts
+
+
+def is_clear(by: Explained, evidence: Evidence) -> bool:
+    """True if a recipe gives every value of a cell, and enough distinct numbers show it."""
+    return by.recipe is not None and by.elsewhere is None and by.evidence is None and _is_telling(evidence)
+
+
 def _largest(evidence: Evidence, legal: Reading | None) -> tuple[Explained, Evidence] | None:
     """The recipe that gives most of the wrong values, and the evidence with the others only."""
     contract = evidence.wrong[0][0].contract
@@ -609,4 +652,4 @@ def attribution(explanation: Explained, values: int) -> Attribution | None:
     return Attribution(explanation.recipe.name, explanation.recipe.words, values, values, elsewhere)
 
 
-__all__ = ["Evidence", "Explained", "Misread", "attribution", "explained", "explained_by"]
+__all__ = ["Evidence", "Explained", "Misread", "attribution", "completed", "explained", "explained_by", "is_clear"]

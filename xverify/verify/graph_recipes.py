@@ -48,7 +48,7 @@ def explain_by_recipe(contract: Contract, call: Call, got: Tensor, likely: Seque
     assert graph.lone is not None
     wrong = different(contract, graph, got)
     every = [
-        *(_named(contract, likely) if wrong.pairs >= FEW_WRONG else ()),
+        *(recipes_named(contract, likely) if wrong.pairs >= FEW_WRONG else ()),
         *(neighbours(contract, graph.lone) if wrong.codes >= FEW_CODES else ()),
     ]
     explaining = [recipe for recipe in dict.fromkeys(every) if _follows(contract, graph, got, recipe)]
@@ -65,7 +65,7 @@ def violates_by_recipe(
     Its key is that of lone calls with this recipe. None if no value is wrong, or if the recipe does not lead to the values.
     """
     from_types = violates(judged, subject, Outcome("tensor", got), comparison, None)
-    recipe = next(iter(_named(judged.contract, (name,))), None)
+    recipe = next(iter(recipes_named(judged.contract, (name,))), None)
     if from_types is None or recipe is None or not _follows(judged.contract, surround(judged.call), got, recipe):
         return None
     count = comparison.wrong_values
@@ -76,7 +76,7 @@ def violates_by_recipe(
     return Discrepancy(key, summary, by, count, comparison.max_ulp, (recipe.name,), equal)
 
 
-def _named(contract: Contract, names: Sequence[str]) -> Iterator[Recipe]:
+def recipes_named(contract: Contract, names: Sequence[str]) -> Iterator[Recipe]:
     """The recipes with these names.
 
     Names of rewrites, and of recipes of another family of editions, are left out.

@@ -19,10 +19,10 @@ from xverify.core.verdict import Verdict
 from xverify.strategies.plainer import plainer_calls, plainness
 from xverify.strategies.smaller import less_around, smaller_calls, squeezed
 from xverify.verify import changes, editions, equivalence, variants, verdicts
-from xverify.verify.attribute import named
+from xverify.verify.attribute import codes_of, gives, named
 from xverify.verify.findings import Discrepancy, Finding
-from xverify.verify.graph_recipes import violates_by_recipe
-from xverify.verify.rewrites import violates_in_graph
+from xverify.verify.graph_recipes import recipes_named, violates_by_recipe
+from xverify.verify.rewrites import explanations, violates_in_graph
 from xverify.verify.rewritten_graphs import is_rewrite
 from xverify.verify.shown import shown as departures_shown
 from xverify.verify.verdicts import Judged
@@ -168,9 +168,17 @@ def _discrepancies(
 
 
 def focus(
-    finding: Finding, contract: Contract, ask: Ask, ask_reference: Ask | None = None, is_judged: bool = False
+    finding: Finding,
+    contract: Contract,
+    ask: Ask,
+    ask_reference: Ask | None = None,
+    is_judged: bool = False,
+    known: Sequence[str] = (),
 ) -> tuple[int, ...]:
-    """The index of the first value that shows the finding; zeros if no single value does."""
+    """The index of the first value that shows the finding; zeros if no single value does.
+
+    Wrong values that one of the recipes ``known`` gives come last.
+    """
     call, outcome = finding.call, finding.outcome
     assert call is not None
     nowhere = (0,) * len(call.data.shape)
@@ -188,6 +196,11 @@ def focus(
     if index is not None:
         return index
     shown = comparison.wrong if comparison.wrong.any() else comparison.flushed
+    if known and not judged.legal.in_graph:
+        codes = canonical(outcome.tensor.codes, outcome.tensor.dtype)
+        by_others = [codes_of(contract, call, recipe) == codes for recipe in recipes_named(contract, known)]
+        unexplained = shown & ~np.logical_or.reduce(by_others)
+        shown = unexplained if unexplained.any() else shown
     if not shown.any():
         shown = np.asarray(canonical(outcome.tensor.codes, outcome.tensor.dtype) != judged.legal.codes(0))
     if not shown.any():
@@ -206,6 +219,7 @@ def shrink(
     out_of_time: Callable[[], bool] = lambda: False,
     ask_all: AskAll | None = None,
     is_judged: bool = False,
+    known: Sequence[str] = (),
 ) -> Shrunk | None:
     """Search the smallest call that keeps the finding's key.
 
@@ -218,6 +232,8 @@ def shrink(
         out_of_time: tells if the search must end.
         ask_all: makes several calls of the implementation at once; None to make them one by one.
         is_judged: true if wrong values of what it is compared with are violations of their own.
+        known: names of the recipes that other findings show. A finding without a recipe does not shrink to a call that one
+            of them explains.
 
     Returns:
         None if not even the witness shows the finding again.
@@ -230,6 +246,9 @@ def shrink(
     ended_early, most = False, MOST_EVALUATIONS
     is_allowed = contract.judge(call).verdict == "allowed"
     needed = _shown(finding, contract, call, finding.outcome)
+    others: Sequence[str] = ()
+    if finding.key.verdict == Verdict.VIOLATION and not finding.readings:
+        others = () if is_explained(contract, call, finding.outcome, known) else known
     shown: dict[str, bool] = {}
     answered: dict[str, Outcome] = {}
 
@@ -262,6 +281,8 @@ def shrink(
         reproduced = reproduces(finding, contract, candidate, asked, ask_reference, is_judged)
         # A call that shows one of several mistakes would be no witness of the others.
         if reproduced is not None and not needed <= _shown(finding, contract, candidate, reproduced[1]):
+            reproduced = None
+        if reproduced is not None and is_explained(contract, candidate, reproduced[1], others):
             reproduced = None
         shown[digest] = reproduced is not None
         deaths += deadly and reproduced is not None
@@ -302,7 +323,7 @@ def shrink(
     # If no draw shows it (NoSuchExample), or Hypothesis gives up, the best call so far stands.
     with suppress(HypothesisException):
         find(
-            smaller_calls(best[1], focus(finding, contract, ask, ask_reference, is_judged)),
+            smaller_calls(best[1], focus(finding, contract, ask, ask_reference, is_judged, others)),
             shows,
             settings=settings(
                 max_examples=MOST_EVALUATIONS,
@@ -317,6 +338,23 @@ def shrink(
     leave_out_surroundings()
     plainer()
     return Shrunk(best[1], best[3], best[2], evaluations, not ended_early)
+
+
+def is_explained(contract: Contract, call: Call, outcome: Outcome | None, known: Sequence[str]) -> bool:
+    """True if one of these recipes or rewrites gives every value of a call."""
+    if not known or outcome is None or outcome.tensor is None:
+        return False
+    judged, got = verdicts.judge(contract, call), outcome.tensor
+    comparison = verdicts.compared(judged, outcome)
+    if judged.legal is None or comparison is None:
+        return False
+    recipes = list(recipes_named(contract, known))
+    if not judged.legal.in_graph:
+        return any(gives(contract, call, got, recipe) for recipe in recipes)
+    if any(violates_by_recipe(judged, "", got, comparison, recipe.name) for recipe in recipes):
+        return True
+    rewrites = set(filter(is_rewrite, known))
+    return bool(rewrites) and any(each.rewrite.name in rewrites for each in explanations(contract, call, got))
 
 
 def _shown(finding: Finding, contract: Contract, call: Call, outcome: Outcome | None) -> frozenset[str]:

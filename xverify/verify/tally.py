@@ -14,9 +14,18 @@ from xverify.core.bits import canonical
 from xverify.core.call import AT_RUN, Outcome
 from xverify.core.verdict import Verdict
 from xverify.verify import verdicts
-from xverify.verify.attribute import Attribution, Misread, Zeros, gives
+from xverify.verify.attribute import Attribution, CheckedResult, Misread, Recipe, Zeros, gives
 from xverify.verify.compare import Comparison, max_ulp
-from xverify.verify.evidence import UNSIGNED, Evidence, Explained, explained, explained_by, second_reading
+from xverify.verify.evidence import (
+    UNSIGNED,
+    Evidence,
+    Explained,
+    completed,
+    explained,
+    explained_by,
+    is_clear,
+    second_reading,
+)
 from xverify.verify.findings import Discrepancy, Subject, witness_order
 from xverify.verify.ordinary import OrdinaryCalls
 from xverify.verify.range_places import farther, range_places
@@ -353,7 +362,7 @@ class Tally:
             elif isinstance(by.recipe, Zeros) or by.recipe == UNSIGNED:
                 likely = [mistake for mistake, _ in mistakes[subject.name, cell.contract].most_common(MOST_LIKELY)]
                 every[index] = explained_by(tally.evidence, likely, thorough=not is_late()) or by
-        return every
+        return _completed(violating, every)
 
     def _shared_recipes(self) -> dict[tuple[Subject, Cell], Reading | None]:
         """The recipe of each cell with wrong or mixed values; None if no recipe explains them.
@@ -501,6 +510,32 @@ def _refuse(refusals: dict[tuple[str, bool], Refusal], judged: Judged, outcome: 
 def _smallest(kept: tuple[Judged, Outcome] | None, judged: Judged, outcome: Outcome) -> tuple[Judged, Outcome]:
     """The kept call or the new one with its outcome, whichever is smaller."""
     return kept if kept is not None and not _smaller(judged, kept[0]) else (judged, outcome)
+
+
+def _completed(violating: Sequence[tuple[Subject, Cell, CellTally]], every: Sequence[Explained]) -> list[Explained]:
+    """The explanations of cells, with calls that nothing explained given to recipes that other cells show.
+
+    These are cells of the same implementation and edition.
+    """
+    shown: defaultdict[tuple[str, str], Counter[Recipe]] = defaultdict(Counter)
+    for (subject, cell, tally), by in zip(violating, every, strict=True):
+        if by.recipe is not None and is_clear(by, tally.evidence):
+            shown[subject.name, cell.contract][by.recipe] += 1
+    return [
+        completed(by, _with_worst(tally), [recipe for recipe, _ in shown[subject.name, cell.contract].most_common()])
+        for (subject, cell, tally), by in zip(violating, every, strict=True)
+    ]
+
+
+def _with_worst(tally: CellTally) -> Evidence:
+    """The evidence of a cell with its smallest wrong call, which may not be among the kept ones."""
+    assert tally.worst is not None
+    (judged, outcome), wrong = tally.worst, tally.evidence.wrong
+    comparison = verdicts.compared(judged, outcome)
+    if comparison is None or outcome.tensor is None or any(each is judged for each, _ in wrong):
+        return tally.evidence
+    smallest = judged, CheckedResult(judged.call, outcome.tensor, comparison.wrong)
+    return replace(tally.evidence, wrong=[smallest, *wrong])
 
 
 def _parts(tally: CellTally, by: Explained) -> list[CellTally]:
