@@ -15,12 +15,13 @@ from xverify.core.bits import canonical, is_nan
 from xverify.core.call import BITS, Call, Outcome, Tensor, code_dtype
 from xverify.core.dtypes import tensor, values
 from xverify.core.line import call_from_line, call_to_line
+from xverify.core.moves import Node
 from xverify.core.neighbours import CHANGES, OPERATORS, QUANTIZE, coded
 from xverify.core.surroundings import changes_values, surround
 from xverify.oracles import onnx_reference, onnxruntime_cpu
 from xverify.strategies.surrounded import changing_words
 from xverify.verify.compare import compare
-from xverify.verify.graph_values import Values, _max_pool, compacted
+from xverify.verify.graph_values import Values, _max_pool, compacted, fixed, operated
 from xverify.verify.legal import Legal
 from xverify.verify.verdicts import IN_GRAPH, compared, judge
 
@@ -147,6 +148,34 @@ def test_what_no_text_states_is_open():
     tiny = call_of([1, 2], "y>scale:0", scale=2.0**-127)
     assert legal_of(tiny).open.tolist() == [True, False]
     assert legal_of(call_of([1, 2], "y>clip:2", scale=float("inf"))).open.all()
+
+
+@pytest.mark.parametrize("end", ["min", "max"])
+def test_an_infinite_bound_alone_leaves_the_result_open(end):
+    """The absent bound is the largest finite number, and beyond it the text prefers the maximum."""
+    bound = fixed(tensor("float32", np.inf if end == "min" else -np.inf))
+    inputs = ("y", "c") if end == "min" else ("y", "", "c")
+    x = fixed(tensor("float32", [1.0, -1.0]))
+    assert operated(Node("Clip", inputs, "z"), [x, bound]).open.all()
+    harmless = fixed(Tensor("float32", bound.codes[0] ^ np.uint32(1 << 31)))
+    made = operated(Node("Clip", inputs, "z"), [x, harmless])
+    assert (made.open.any(), made.numbers[0].tolist()) == (False, [1.0, -1.0])
+
+
+@pytest.mark.parametrize(
+    "word", [f"y>{name}:{number}" for name in ("max", "min", "clip", "where") for number in range(8)]
+)
+def test_every_bound_is_finite_where_the_result_overflows(word):
+    """Most of these results are beyond the largest float16."""
+    x = tensor("int32", [-(2**31), -(2**30), -3, 5, 2**29, 2**30, 2**31 - 1])
+    for name in (ONNX, "ai.onnx/DequantizeLinear-10"):
+        graph = surround(Call(name, {"x": x, "scale": tensor("float16", 0.5)}, {}, "", (word,)))
+        bounds = [values(each.dtype, each.codes) for each in graph.constants.values()]
+        bounds += (
+            [np.asarray(v) for v in graph.nodes[-1].attributes.values()] if graph.nodes[-1].operator == "Clip" else []
+        )
+        assert bounds
+        assert all(np.isfinite(bound).all() for bound in bounds)
 
 
 def test_a_quantization_that_its_own_text_leaves_open_is_open():

@@ -157,7 +157,18 @@ def _sorted(numbers: Array) -> Array:
 
 
 def _quantile(point: Point, share: float) -> float:
-    return float(point.spread[int(share * (point.spread.size - 1))]) if point.spread.size else 0.0
+    """The estimate below which a share of the values lies, as a finite number of the tensor's type."""
+    number = float(point.spread[int(share * (point.spread.size - 1))]) if point.spread.size else 0.0
+    return _held(point.dtype, number)
+
+
+def _held(dtype: str, number: float) -> float:
+    """A number, or the largest one of its sign in a type.
+
+    Few texts state what an infinite bound does.
+    """
+    most = NORMAL[dtype][1]
+    return min(max(number, -most), most)
 
 
 # -- operators on floats ----------------------------------------------------------------------------------
@@ -192,15 +203,15 @@ def _bound(operator: str) -> Callable[[Call, Point, int, str, int], Step | None]
 
 
 def _clip(call: Call, point: Point, number: int, target: str, opset: int) -> Step | None:
-    codes = ends_of(call)
+    lowest, highest = (_held(point.dtype, end) for end in ends_of(call))
     least, most = (
         (_quantile(point, 0.25), _quantile(point, 0.75)),
         (0.0, 6.0),
         (_quantile(point, 0.5), None),
         (None, _quantile(point, 0.5)),
-        codes,
-        (codes[0] / 2, codes[1] / 2),
-        (0.0, codes[1]),
+        (lowest, highest),
+        (lowest / 2, highest / 2),
+        (0.0, highest),
         (_quantile(point, 0.0), _quantile(point, 1.0)),
     )[number % 8]
     bounds = {end: coded(point.dtype, bound) for end, bound in (("min", least), ("max", most)) if bound is not None}

@@ -8,7 +8,7 @@ An element is *open* where no text states its value, and everything that an oper
 
 - NaN as an operand of Relu, Max, Min, Clip or MaxPool: the texts are silent on NaN;
 - Mul, where an operand or the product is neither zero nor a normal number: subnormal numbers may count as zero;
-- an infinity as the operand of a Clip with one bound, since an absent bound is the largest finite number;
+- an infinity as the operand or the result of a Clip with one bound: an absent bound is the largest finite number;
 - what `xverify.contracts.quantize` calls open, and a QuantizeLinear with many scales that its own text leaves open, as from
   version 21 on for an input of rank 1.
 
@@ -374,7 +374,7 @@ def _clip(node: Node, inputs: list[Values]) -> Values:
             x = _chosen(x, bounds[end], largest=end == "min")
     if len(bounds) < 2:
         # An absent bound is the largest finite number by the text, so the fate of infinity depends on how it is read.
-        x = Values(x.dtype, x.codes, x.open | infinite)
+        x = Values(x.dtype, x.codes, x.open | infinite | np.isinf(x.numbers).any(0))
     return x
 
 
