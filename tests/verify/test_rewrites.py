@@ -15,7 +15,7 @@ from xverify.core.surroundings import surround
 from xverify.verify.cause_keys import mistakes_of_rewrite
 from xverify.verify.graph_values import graph_legal
 from xverify.verify.legal import legal_set
-from xverify.verify.rewrites import differs_where_wrong, explain, follows, gives, without_changes
+from xverify.verify.rewrites import differs_where_wrong, explain, explanations, follows, gives, without_changes
 from xverify.verify.rewritten_graphs import candidates
 
 EDITION = contracts.get("ai.onnx/DequantizeLinear-21")
@@ -184,13 +184,39 @@ def test_quantization_that_rounds_in_another_way_is_named(words: str) -> None:
     assert explained(made, "uint8", np.clip(codes + 100, 0, 255)) == f"{words} in QuantizeLinear"
 
 
-def test_the_last_operator_is_blamed_for_the_sign_of_a_zero() -> None:
-    made = call("y>neg:0", "y>where:0", codes=(100, 100, 100, 100))
+def zeros(*around: str, scale: float, sign: int) -> tuple[Call, Tensor]:
+    """A call with zeros only, and its result with another sign."""
+    made = call(*around, scale=scale, codes=(100, 100, 100, 100))
     due = result(made)
-    got = np.where(due.codes == 1 << 31, 0, due.codes).astype(np.uint32)
-    rewrite = explain(EDITION, made, Tensor(due.dtype, got))
-    assert rewrite is not None
-    assert rewrite.words == "loses the sign of zero in Where"
+    assert set(np.unique(due.codes)) == {(1 - sign) << 31}
+    return made, Tensor(due.dtype, np.full_like(due.codes, sign << 31))
+
+
+def blamed(made: Call, got: Tensor, *likely: str) -> str:
+    rewrite = explain(EDITION, made, got, likely)
+    return "" if rewrite is None else rewrite.words
+
+
+def test_the_wrong_sign_of_a_zero_is_named() -> None:
+    assert blamed(*zeros("y>scale:5", scale=0.5, sign=0)) == "gives 0 instead of -0 in Mul"
+    assert blamed(*zeros("y>scale:0", scale=0.5, sign=1)) == "gives -0 instead of 0 in Mul"
+    made, got = zeros("y>wider:0", scale=0.5, sign=1)
+    signs = np.asarray(got.codes & np.arange(4, dtype=np.uint32).reshape(got.shape) % 2 << 31)
+    assert blamed(made, Tensor(got.dtype, signs)) == "gives -0 instead of 0 in Cast"
+    tensors = {"x": tensor("int8", [[0, 0]]), "scale": tensor("float32", [0.5, -0.5])}
+    both = Call(EDITION.id, tensors, {"axis": 1}, around=("y>wider:0",))
+    assert blamed(both, Tensor("float32", result(both).codes ^ np.uint32(1 << 31))) == (
+        "gives zeros of the wrong sign in Cast"
+    )
+
+
+def test_only_a_graph_of_one_operator_blames_it_alone_for_a_zero() -> None:
+    made, got = zeros("y>abs:0", "y>scale:0", scale=-0.5, sign=1)
+    assert blamed(made, got) == "gives -0 instead of 0 in Abs and Mul"
+    assert blamed(made, got, "graph:zero-gained:Mul") == "gives -0 instead of 0 in Mul"
+    every = {each.rewrite.name: each.is_strong for each in explanations(EDITION, made, got)}
+    assert not every["graph:zero-gained:Mul"]
+    assert every["graph:zero-gained:Abs+Mul"]
 
 
 def test_a_pair_is_added_around_a_subnormal_scale_too() -> None:

@@ -41,9 +41,11 @@ Codes = NDArray[Any]
 RESULT = "y"
 """The name of the result of the call's own operator."""
 
-FREE_ZEROS, FINITE, WITHIN_RANGE = "sign of zero", "finite", "within range"
-"""Operators that only `xverify.verify.rewritten_graphs` uses: each zero may have any sign, infinity may be the largest number,
-and OpenVINO's FakeQuantize in place of QuantizeLinear and DequantizeLinear."""
+FREE_ZEROS, UNSIGNED_ZEROS, NEGATIVE_ZEROS = "sign of zero", "unsigned zeros", "negative zeros"
+"""Operators that only `xverify.verify.rewritten_graphs` uses: each zero may have any sign, -0 may be 0, and 0 may be -0."""
+
+FINITE, WITHIN_RANGE = "finite", "within range"
+"""More of them: infinity may be the largest number, and OpenVINO's FakeQuantize for QuantizeLinear and DequantizeLinear."""
 
 CLAMPED = "clamped"
 """An attribute of `WITHIN_RANGE`, see `_within_range`."""
@@ -319,10 +321,12 @@ def _sign_bit(dtype: str, codes: Codes) -> Any:
     return codes.dtype.type(1 << (BITS[dtype] - 1))
 
 
-def _with_free_zeros(dtype: str, codes: Codes, is_open: NDArray[np.bool_]) -> Values:
-    """The values with zeros of both signs for each zero."""
+def _with_free_zeros(
+    dtype: str, codes: Codes, is_open: NDArray[np.bool_], for_positive: bool = True, for_negative: bool = True
+) -> Values:
+    """The values with zeros of both signs for each zero, or only for those of one sign."""
     sign = _sign_bit(dtype, codes)
-    zero = (codes & ~sign) == 0
+    zero = ((codes == 0) & for_positive) | ((codes == sign) & for_negative)
     if zero.any():
         codes = np.concatenate([codes, np.where(zero, codes ^ sign, codes)])
     return united(dtype, codes, is_open)
@@ -512,6 +516,8 @@ _OPERATORS: Mapping[str, Callable[..., Values]] = {
     "Abs": _abs,
     FINITE: lambda node, x: _with_finite(x),
     FREE_ZEROS: lambda node, x: _with_free_zeros(x.dtype, x.codes, x.open),
+    UNSIGNED_ZEROS: lambda node, x: _with_free_zeros(x.dtype, x.codes, x.open, for_positive=False),
+    NEGATIVE_ZEROS: lambda node, x: _with_free_zeros(x.dtype, x.codes, x.open, for_negative=False),
     "Max": lambda node, a, b: _chosen(a, b, largest=True),
     "Min": lambda node, a, b: _chosen(a, b, largest=False),
     "Where": _where,

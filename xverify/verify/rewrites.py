@@ -126,6 +126,8 @@ def _explaining(contract: Contract, mistakes: Iterable[Candidate], got: Tensor, 
 
 def _is_shown(candidate: Candidate, wrong: Wrong) -> bool:
     """True if enough different wrong values show a mistake to believe it."""
+    if candidate.is_doubtful:
+        return False
     if candidate.is_loose or candidate.rounding not in ("", PLAIN, *BEYOND):
         return wrong.codes >= FEW_CODES
     if candidate.is_constant:

@@ -29,7 +29,9 @@ from xverify.verify.graph_values import (
     CLAMPED,
     FINITE,
     FREE_ZEROS,
+    NEGATIVE_ZEROS,
     RESULT,
+    UNSIGNED_ZEROS,
     WITHIN_RANGE,
     Values,
     evaluate,
@@ -69,6 +71,8 @@ class Candidate:
     """The way in which QuantizeLinear rounds: a way of `quantized_by`; "" for that of its text."""
     is_special: bool = False
     """True if the mistake changes one value only: a zero, or an infinity."""
+    is_doubtful: bool = False
+    """True if it blames one of several operators, which only a graph without the others can show."""
     is_constant: bool = False
     """True if the mistake gives one value, whatever the operands."""
     by_last_bit: bool = False
@@ -477,24 +481,34 @@ def _both(first: Rewrite, second: Rewrite) -> Rewrite:
     return Rewrite(name, f"{first.words} and {second.words}")
 
 
-def _with_odd_results(graph: Graph, path: Sequence[Node]) -> Iterator[Candidate]:
-    """The graph with one operator that loses the sign of zero, or gives the largest number for infinity.
+_ODD_RESULTS = (
+    (UNSIGNED_ZEROS, "zero-lost", "gives 0 instead of -0"),
+    (NEGATIVE_ZEROS, "zero-gained", "gives -0 instead of 0"),
+    (FREE_ZEROS, "zero-sign", "gives zeros of the wrong sign"),
+    (FINITE, "finite", "gives the largest finite number for infinity"),
+)
+"""Operators after another one that change zeros or infinities, with their tokens and words."""
 
-    The last operator comes first: without it, the values were right.
+
+def _with_odd_results(graph: Graph, path: Sequence[Node]) -> Iterator[Candidate]:
+    """The graph with an operator that changes the sign of zeros, or gives the largest number for infinity.
+
+    The last operator comes first: without it, the values were right. An operator among others is not blamed alone, since a
+    fusion with its neighbours may be at fault.
     """
+    operators = list(dict.fromkeys(node.operator for node in path if node.operator in _COMPUTING))
     for node in reversed(path):
         if node.operator not in _ON_FLOATS or node.operator == QUANTIZE:
             continue
-        for also, token, words in (
-            (FREE_ZEROS, "zero-sign", "loses the sign of zero"),
-            (FINITE, "finite", "gives the largest finite number for infinity"),
-        ):
+        for also, token, words in _ODD_RESULTS:
             name = f"{node.output}_own"
             nodes: list[Node] = []
             for each in graph.nodes:
                 nodes += [replace(node, output=name), Node(also, (name,), node.output)] if each is node else [each]
-            rewrite = _rewrite(f"{token}:{node.operator}", f"{words} in {node.operator}")
-            yield Candidate(rewrite, replace(graph, nodes=tuple(nodes)), is_special=True)
+            made = replace(graph, nodes=tuple(nodes))
+            for blamed in ([node.operator], operators) if len(operators) > 1 else (operators,):
+                rewrite = _rewrite(f"{token}:{'+'.join(blamed)}", f"{words} in {_named_after(blamed)}")
+                yield Candidate(rewrite, made, is_special=True, is_doubtful=blamed is not operators)
 
 
 def _with_zeros(graph: Graph, path: Sequence[Node]) -> Iterator[Candidate]:
