@@ -184,6 +184,19 @@ def test_quantization_that_rounds_in_another_way_is_named(words: str) -> None:
     assert explained(made, "uint8", np.clip(codes + 100, 0, 255)) == f"{words} in QuantizeLinear"
 
 
+@pytest.mark.parametrize("last", ["y>quantize:0", "y>pair:0"])
+def test_a_zero_point_that_is_added_before_the_rounding_is_named(last: str) -> None:
+    """Quotients a little below a half are a half after the sum in float32."""
+    scale = np.float32(0.3)
+    made = call("y>scale:1", last, scale=0.3, codes=tuple(range(256)))
+    quotient = (np.float32(range(256)) - np.float32(100)) * scale * np.float32(0.5) / scale
+    codes = np.clip(np.floor(np.float32(quotient + np.float32(100)) + np.float32(0.5)), 0, 255)
+    is_pair = last == "y>pair:0"
+    got = (np.float32(codes) - np.float32(100)) * scale if is_pair else codes
+    words = explained(made, "float32" if is_pair else "uint8", got)
+    assert words == "rounds half up after it adds the zero point in QuantizeLinear"
+
+
 def zeros(*around: str, scale: float, sign: int) -> tuple[Call, Tensor]:
     """A call with zeros only, and its result with another sign."""
     made = call(*around, scale=scale, codes=(100, 100, 100, 100))

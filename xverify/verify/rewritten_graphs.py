@@ -119,6 +119,10 @@ def candidates(graph: Graph) -> Iterator[Candidate]:
     yield from _with_parameters_of_another(graph, path)
     yield from _on_another_axis(graph, path)
     yield from _with_odd_results(graph, path)
+    # Another rounding is likelier than another formula: lone calls, whose results have no rounding, would show the latter.
+    if any(node.operator == QUANTIZE for node in path):
+        for way in WRONG_ROUNDINGS:
+            yield Candidate(_rounded(way), graph, rounding=way)
     expands = graph.lone is not None and _is_affine(graph.lone)
     if expands:
         yield Candidate(_EXPANDED, graph, "expanded", is_loose=True)
@@ -129,9 +133,6 @@ def candidates(graph: Graph) -> Iterator[Candidate]:
     yield from _before_by_fake_quantize(graph)
     yield from wide[1:]
     yield from _with_float8_of_float16(graph, path)
-    if any(node.operator == QUANTIZE for node in path):
-        for way in WRONG_ROUNDINGS:
-            yield Candidate(_rounded(way), graph, rounding=way)
     yield from _with_pair_added(graph, path)
     yield from _with_zeros(graph, path)
 
