@@ -364,3 +364,16 @@ def test_an_unrounded_result_of_a_scale_that_the_text_casts_is_named() -> None:
     assert rewrite is not None
     assert rewrite.words == "does not round the result to its type before it goes on"
     assert explain(edition, made, tensor("uint8", codes + (numbers == 20))) is None
+
+
+def test_two_added_pairs_that_truncate_are_named() -> None:
+    """One stands before the other operator, one after it. Some quotients are just below whole numbers."""
+    numbers, scale = np.arange(-20, 80), np.float16(0.1)
+    made = of_types("int8", numbers, "float16", float(scale), "y>maxpool:3")
+    once, twice = [np.float16(np.float32(numbers) * np.float32(scale))], []
+    for results in (once, twice):
+        codes = np.trunc(np.maximum(np.float32(once[-1]), 0) / np.float32(scale))
+        results.append(np.float16(codes * np.float32(scale)))
+    words = "quantizes the result again to uint8 without a zero point and truncates in QuantizeLinear"
+    assert explained(made, "float16", twice[0]) == words
+    assert (once[1] != twice[0]).any()

@@ -440,28 +440,15 @@ def _on_another_axis(graph: Graph, path: Sequence[Node]) -> Iterator[Candidate]:
 
 
 def _with_pair_added(graph: Graph, path: Sequence[Node]) -> Iterator[Candidate]:
-    """The graph with another QuantizeLinear and DequantizeLinear, which take the call's own parameters."""
-    own, x = _own(graph), _lone(graph).data.dtype
-    kept = {key: value for key, value in own.attributes.items() if key in ("axis", "block_size")}
-    scale = _lone(graph).tensors.get("scale")
-    if scale is None:
+    """The graph with another QuantizeLinear and DequantizeLinear after an operator, or after each."""
+    own = _lone(graph)
+    if "scale" not in own.tensors:
         return
-    zero = {"added_z": Tensor(x, np.zeros(scale.shape, code_dtype(x)))}
-    for name, after in ((node.output, node) for node in (own, *path) if node.operator != QUANTIZE):
-        for to in ("", "uint8"):
-            parameters = own.inputs[1:] if len(own.inputs) > 2 else (own.inputs[1], "added_z")
-            if to:
-                parameters = own.inputs[1:2]
-            pair = (
-                Node(QUANTIZE, (name, *parameters), "added_q", kept, True),
-                Node(DEQUANTIZE, ("added_q", *parameters), "added", dict(own.attributes), True),
-            )
-            nodes: list[Node] = []
-            for node in graph.nodes:
-                nodes.append(node if node is after else _reading(node, name, "added"))
-                nodes += pair if node is after else ()
-            output = "added" if graph.output == name else graph.output
-            made = replace(graph, nodes=tuple(nodes), output=output, constants={**graph.constants, **zero})
+    is_bare = own.data.dtype == "uint8" and "zero_point" not in own.tensors
+    places = [node for node in (_own(graph), *path) if node.operator != QUANTIZE]
+    for chosen in [*([node] for node in places), *([places] if len(places) > 1 else [])]:
+        for to in ("uint8",) if is_bare else ("", "uint8"):
+            made = _with_pairs(graph, chosen, to)
             rewrite = _rewrite(
                 f"quantizes-again:{to or 'own'}",
                 f"quantizes the result again{f' to {to} without a zero point' if to else ''}",
@@ -470,6 +457,29 @@ def _with_pair_added(graph: Graph, path: Sequence[Node]) -> Iterator[Candidate]:
             yield Candidate(rewrite, made, "kept", rounding=PLAIN)
             for way in WRONG_ROUNDINGS:
                 yield Candidate(_both(rewrite, _rounded(way)), made, "kept", is_loose=True, rounding=way)
+
+
+def _with_pairs(graph: Graph, places: Sequence[Node], to: str) -> Graph:
+    """The graph with a pair after each of these nodes.
+
+    The pairs take the call's own parameters, or only its scale.
+    """
+    own, x, scale = _own(graph), _lone(graph).data.dtype, _lone(graph).tensors["scale"]
+    kept = {key: value for key, value in own.attributes.items() if key in ("axis", "block_size")}
+    parameters = own.inputs[1:] if len(own.inputs) > 2 else (own.inputs[1], "added_z")
+    if to:
+        parameters = own.inputs[1:2]
+    nodes: list[Node] = []
+    renamed: dict[str, str] = {}
+    for node in graph.nodes:
+        nodes.append(replace(node, inputs=tuple(renamed.get(name, name) for name in node.inputs)))
+        if node in places:
+            codes, result = f"{node.output}_added_q", f"{node.output}_added"
+            nodes.append(Node(QUANTIZE, (node.output, *parameters), codes, kept, True))
+            nodes.append(Node(DEQUANTIZE, (codes, *parameters), result, dict(own.attributes), True))
+            renamed[node.output] = result
+    constants = {**graph.constants, "added_z": Tensor(x, np.zeros(scale.shape, code_dtype(x)))}
+    return replace(graph, nodes=tuple(nodes), output=renamed.get(graph.output, graph.output), constants=constants)
 
 
 def _rounded(way: str) -> Rewrite:
