@@ -377,3 +377,16 @@ def test_two_added_pairs_that_truncate_are_named() -> None:
     words = "quantizes the result again to uint8 without a zero point and truncates in QuantizeLinear"
     assert explained(made, "float16", twice[0]) == words
     assert (once[1] != twice[0]).any()
+
+
+@pytest.mark.parametrize("edition", ["ai.onnx/DequantizeLinear-21", "ai.onnx/DequantizeLinear-10"])
+@pytest.mark.parametrize(("around", "end"), [("y>clip:2", "min"), ("y>clip:3", "max")])
+def test_an_absent_bound_that_is_taken_as_zero_is_named(edition: str, around: str, end: str) -> None:
+    """The bound that is there is the median. Bounds are inputs from version 11 on."""
+    numbers = np.arange(3, 40) if end == "min" else -np.arange(3, 40)
+    made = replace(of_types("int8", numbers, "float32", 0.5, around), contract=edition)
+    bound = np.float32(np.median(numbers)) * np.float32(0.5)
+    got = np.zeros(37) if end == "min" else np.full(37, bound)
+    rewrite = explain(contracts.get(edition), made, tensor("float32", got))
+    assert rewrite is not None
+    assert rewrite.words == "takes 0 for the absent bound of Clip"

@@ -119,6 +119,7 @@ def candidates(graph: Graph) -> Iterator[Candidate]:
     yield from _with_parameters_of_another(graph, path)
     yield from _on_another_axis(graph, path)
     yield from _with_odd_results(graph, path)
+    yield from _with_bound_of_zero(graph, path)
     # Another rounding is likelier than another formula: lone calls, whose results have no rounding, would show the latter.
     if any(node.operator == QUANTIZE for node in path):
         for way in WRONG_ROUNDINGS:
@@ -520,6 +521,27 @@ def _with_odd_results(graph: Graph, path: Sequence[Node]) -> Iterator[Candidate]
             for blamed in ([node.operator], operators) if len(operators) > 1 else (operators,):
                 rewrite = _rewrite(f"{token}:{'+'.join(blamed)}", f"{words} in {_named_after(blamed)}")
                 yield Candidate(rewrite, made, is_special=True, is_doubtful=blamed is not operators)
+
+
+def _with_bound_of_zero(graph: Graph, path: Sequence[Node]) -> Iterator[Candidate]:
+    """The graph with 0 for the absent bound of a Clip."""
+    rewrite = _rewrite("bound-of-zero:Clip", "takes 0 for the absent bound of Clip")
+    for node in path:
+        if node.operator != "Clip":
+            continue
+        given = {end: name for end, name in zip(("min", "max"), node.inputs[1:], strict=False) if name}
+        ends = [end for end in ("min", "max") if end not in given and end not in node.attributes]
+        if len(ends) != 1:
+            continue
+        if given:
+            (bound,) = (_tensor_of(graph, name) for name in given.values())
+            constants = {"bound_z": Tensor(bound.dtype, np.zeros((), bound.codes.dtype))}
+            inputs = (node.inputs[0], *(given.get(end, "bound_z") for end in ("min", "max")))
+            bounded = replace(node, inputs=inputs)
+        else:
+            constants, bounded = {}, replace(node, attributes={**node.attributes, ends[0]: 0.0})
+        nodes = tuple(bounded if each is node else each for each in graph.nodes)
+        yield Candidate(rewrite, replace(graph, nodes=nodes, constants={**graph.constants, **constants}))
 
 
 def _with_zeros(graph: Graph, path: Sequence[Node]) -> Iterator[Candidate]:
