@@ -90,6 +90,40 @@ def test_each_word_gives_these_values(words, expected):
     assert sets(call_of([-2, 0, 2, 3], *words)) == [{value} for value in expected]
 
 
+@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("dtype", ["int4", "int8", "int16"])
+def test_a_product_is_the_same_in_any_order_and_needs_more_than_int8(number, dtype):
+    """The scale comes before or after the sums. An int8 operand loses the 1 beside 256."""
+    rng = np.random.default_rng(5)
+    bits = BITS[dtype]
+    codes = rng.integers(-(1 << (bits - 1)), 1 << (bits - 1), (32, 32)) * (rng.random((32, 32)) < 0.5)
+    call = call_of(codes, f"y>matmul:{number}", scale=0.3, dtype=dtype)
+    (matrix,) = (
+        each.codes.view(np.float32)
+        for each in surround(call).inputs.values()
+        if each.shape == (32, 32) and each.dtype == "float32"
+    )
+    legal, scale = legal_of(call), np.float32(0.3)
+    assert not legal.open.any()
+
+    def result(operand, is_late, order):
+        weight = np.float32(codes) if is_late else np.float32(codes) * scale
+        left, right = (operand, weight) if number == 0 else (weight, operand)
+        total = np.zeros((32, 32), np.float32)
+        for k in order:
+            total += np.outer(left[:, k], right[k])
+        quotient = (total * scale if is_late else total) / scale
+        ends = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
+        return tensor(dtype, np.clip(np.rint(quotient), *ends).astype(np.int64))
+
+    for is_late in (False, True):
+        for _ in range(3):
+            assert compare(legal, result(matrix, is_late, rng.permutation(32))).clean
+    axis = 1 if number == 0 else 0
+    step = np.abs(matrix).max(axis, keepdims=True) / np.float32(127)
+    assert compare(legal, result(np.rint(matrix / step) * step, False, range(32))).wrong.any()
+
+
 def test_a_zero_point_is_left_out_or_shared_by_a_second_operator():
     assert sets(call_of([1, 5], "shared:1", zero_point=1)) == [{2.0}, {0.0}]
     assert sets(call_of([1, 5], "shared:3", zero_point=1)) == [{2.5}, {0.5}]

@@ -418,24 +418,51 @@ def _leaky_relu(node: Node, x: Values) -> Values:
     return _with_free_zeros(x.dtype, np.where(is_negative, product, x.codes), np.asarray(is_open))
 
 
+_LAST_PLACES = 4
+"""Rounding errors of the larger term that a sum of two may have, if the scale comes after the sum."""
+
+
 def _mat_mul(node: Node, a: Values, b: Values) -> Values:
-    """A product with an identity matrix, which is exact in any order of its sums.
+    """A product with a matrix of short sums, which is the same in any order.
 
     A sum with an operand that is not finite, or open, is open.
 
     Raises:
-        ValueError: No operand is an identity matrix, after a mistake.
+        ValueError: No operand is such a matrix, after a mistake.
     """
-    if not (_is_identity(a) or _is_identity(b)):
-        raise ValueError("a MatMul without an identity matrix")
-    x, axis = (b, -2) if _is_identity(a) else (a, -1)
-    is_unusual = (x.open | ~_is_usual(x.dtype, x.codes).all(0)).any(axis, keepdims=True)
-    is_open = np.array(np.broadcast_to(is_unusual, x.open.shape))
-    return _with_free_zeros(x.dtype, x.codes, is_open)
+    is_left = _has_short_sums(a, True)
+    if not is_left and not _has_short_sums(b, False):
+        raise ValueError("a MatMul without short sums")
+    matrix, x, axis = (a, b, -2) if is_left else (b, a, -1)
+    rows = np.asarray(matrix.numbers[0] if is_left else matrix.numbers[0].T)
+    order = np.argsort(-np.abs(rows), axis=1, kind="stable")[:, :2]
+    factors = np.take_along_axis(rows, order, 1)
+    terms = []
+    for place in range(order.shape[1]):
+        factor = factors[:, place].reshape((-1, 1) if is_left else (-1,))
+        with np.errstate(all="ignore"):
+            terms.append(np.take(x.numbers, order[:, place], axis) * factor)
+    is_open = np.broadcast_to(
+        (x.open | ~_is_usual(x.dtype, x.codes).all(0)).any(axis, keepdims=True), terms[0].shape[1:]
+    )
+    pieces = []
+    with np.errstate(all="ignore"):
+        for first in terms[0]:
+            for second in terms[1] if len(terms) > 1 else (np.zeros_like(first),):
+                largest = np.float32(np.maximum(np.abs(first), np.abs(second)))
+                error = np.where((first == 0) | (second == 0), 0.0, _LAST_PLACES * np.spacing(largest))
+                pieces += [np.asarray(cast(first + second + sign * error, x.dtype)) for sign in (-1, 0, 1)]
+    codes = np.stack([piece.reshape(terms[0].shape[1:]) for piece in pieces])
+    return _with_free_zeros(x.dtype, codes, np.asarray(is_open | ~_is_usual(x.dtype, codes).all(0)))
 
 
-def _is_identity(matrix: Values) -> bool:
-    return matrix.open.ndim == 2 and bool((matrix.numbers == np.eye(*matrix.open.shape)).all())
+def _has_short_sums(matrix: Values, is_left: bool) -> bool:
+    """True for a known matrix of powers of two and zeros, if its sums have at most two terms."""
+    if matrix.open.ndim != 2 or len(matrix.codes) > 1 or matrix.open.any():
+        return False
+    numbers = matrix.numbers[0]
+    is_exact = np.isfinite(numbers) & (np.isin(np.abs(np.frexp(numbers)[0]), (0.0, 0.5)))
+    return bool(is_exact.all() and ((numbers != 0).sum(1 if is_left else 0) <= 2).all())
 
 
 def _is_usual(dtype: str, codes: Codes) -> NDArray[np.bool_]:
