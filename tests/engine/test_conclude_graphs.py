@@ -11,6 +11,7 @@ import pytest
 from cell_calls import ONNX
 from folders import SUPPORT
 from lattice_oracles import SUBJECT, Asked, changed, follows
+from rewriting_oracles import load_off_by_one
 
 from xverify import contracts
 from xverify.arithmetic.readings import EXACT, by_name
@@ -18,7 +19,14 @@ from xverify.contracts.model import Cell
 from xverify.core.call import Call, Outcome, Tensor
 from xverify.core.dtypes import tensor
 from xverify.engine import judging
-from xverify.engine.conclude_graphs import GraphFault, by_rewrite, likeliest, record_graphs, shown_rewrites
+from xverify.engine.conclude_graphs import (
+    GraphFault,
+    blame_graphs,
+    by_rewrite,
+    likeliest,
+    record_graphs,
+    shown_rewrites,
+)
 from xverify.engine.options import Options
 from xverify.engine.sweep import sweep
 from xverify.oracles.protocol import Oracle, Path
@@ -185,3 +193,28 @@ def test_a_graph_that_nothing_explains_joins_its_lone_call_or_is_made_again() ->
     before = Finding(replace(finding.key, detail=""), SUBJECT, "", alone, None, cells={lone})
     (finding,) = recorded(NEGATED, got, again, lone, before)
     assert len(finding.cells) == 2
+
+
+def test_a_lone_call_takes_the_blame_once_other_mistakes_are_gone() -> None:
+    """The fake's operator is off by one, and its optimiser leaves out the pair too."""
+
+    def answer(subject: object, call: Call) -> Outcome:
+        kept = tuple(word for word in call.around if not word.startswith("y>pair"))
+        outcome = load_off_by_one().answer(replace(call, around=kept), "")
+        assert isinstance(outcome, Outcome)
+        return outcome
+
+    call = replace(NEGATED, around=("y>pair:3", "y>neg:0"))
+    judged = verdicts.judge(contracts.get(EDITION), call)
+    observed: list[tuple[str, ...]] = []
+    tally = SimpleNamespace(
+        in_graphs=lambda: [(SUBJECT, judged.cell, SimpleNamespace(graphs=[(judged, answer(SUBJECT, call))]))],
+        observe=lambda judged, subject, outcome, is_judged: observed.append(judged.call.around),
+    )
+    state = SimpleNamespace(
+        tally=tally, pool=SimpleNamespace(failures=(), ask=answer), ended=lambda: False, is_time_to_shrink=lambda: False
+    )
+    (fault,) = blame_graphs(state)
+    lone = verdicts.judge(contracts.get(EDITION), replace(call, around=()))
+    assert (fault.judged.call.around, fault.lone) == (("y>neg:0",), lone.cell)
+    assert observed == [()]

@@ -15,12 +15,13 @@ from xverify.core.bits import canonical, is_nan
 from xverify.core.call import BITS, Call, Outcome, Tensor, code_dtype
 from xverify.core.dtypes import tensor, values
 from xverify.core.line import call_from_line, call_to_line
+from xverify.core.moves import Node
 from xverify.core.neighbours import CHANGES, OPERATORS, QUANTIZE, coded
 from xverify.core.surroundings import changes_values, surround
 from xverify.oracles import onnx_reference, onnxruntime_cpu
 from xverify.strategies.surrounded import changing_words
 from xverify.verify.compare import compare
-from xverify.verify.graph_values import Values, _max_pool, compacted
+from xverify.verify.graph_values import Values, _max_pool, compacted, fixed, operated
 from xverify.verify.legal import Legal
 from xverify.verify.verdicts import IN_GRAPH, compared, judge
 
@@ -89,6 +90,40 @@ def test_each_word_gives_these_values(words, expected):
     assert sets(call_of([-2, 0, 2, 3], *words)) == [{value} for value in expected]
 
 
+@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("dtype", ["int4", "int8", "int16"])
+def test_a_product_is_the_same_in_any_order_and_needs_more_than_int8(number, dtype):
+    """The scale comes before or after the sums. An int8 operand loses the 1 beside 256."""
+    rng = np.random.default_rng(5)
+    bits = BITS[dtype]
+    codes = rng.integers(-(1 << (bits - 1)), 1 << (bits - 1), (32, 32)) * (rng.random((32, 32)) < 0.5)
+    call = call_of(codes, f"y>matmul:{number}", scale=0.3, dtype=dtype)
+    (matrix,) = (
+        each.codes.view(np.float32)
+        for each in surround(call).inputs.values()
+        if each.shape == (32, 32) and each.dtype == "float32"
+    )
+    legal, scale = legal_of(call), np.float32(0.3)
+    assert not legal.open.any()
+
+    def result(operand, is_late, order):
+        weight = np.float32(codes) if is_late else np.float32(codes) * scale
+        left, right = (operand, weight) if number == 0 else (weight, operand)
+        total = np.zeros((32, 32), np.float32)
+        for k in order:
+            total += np.outer(left[:, k], right[k])
+        quotient = (total * scale if is_late else total) / scale
+        ends = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
+        return tensor(dtype, np.clip(np.rint(quotient), *ends).astype(np.int64))
+
+    for is_late in (False, True):
+        for _ in range(3):
+            assert compare(legal, result(matrix, is_late, rng.permutation(32))).clean
+    axis = 1 if number == 0 else 0
+    step = np.abs(matrix).max(axis, keepdims=True) / np.float32(127)
+    assert compare(legal, result(np.rint(matrix / step) * step, False, range(32))).wrong.any()
+
+
 def test_a_zero_point_is_left_out_or_shared_by_a_second_operator():
     assert sets(call_of([1, 5], "shared:1", zero_point=1)) == [{2.0}, {0.0}]
     assert sets(call_of([1, 5], "shared:3", zero_point=1)) == [{2.5}, {0.5}]
@@ -147,6 +182,34 @@ def test_what_no_text_states_is_open():
     tiny = call_of([1, 2], "y>scale:0", scale=2.0**-127)
     assert legal_of(tiny).open.tolist() == [True, False]
     assert legal_of(call_of([1, 2], "y>clip:2", scale=float("inf"))).open.all()
+
+
+@pytest.mark.parametrize("end", ["min", "max"])
+def test_an_infinite_bound_alone_leaves_the_result_open(end):
+    """The absent bound is the largest finite number, and beyond it the text prefers the maximum."""
+    bound = fixed(tensor("float32", np.inf if end == "min" else -np.inf))
+    inputs = ("y", "c") if end == "min" else ("y", "", "c")
+    x = fixed(tensor("float32", [1.0, -1.0]))
+    assert operated(Node("Clip", inputs, "z"), [x, bound]).open.all()
+    harmless = fixed(Tensor("float32", bound.codes[0] ^ np.uint32(1 << 31)))
+    made = operated(Node("Clip", inputs, "z"), [x, harmless])
+    assert (made.open.any(), made.numbers[0].tolist()) == (False, [1.0, -1.0])
+
+
+@pytest.mark.parametrize(
+    "word", [f"y>{name}:{number}" for name in ("max", "min", "clip", "where") for number in range(8)]
+)
+def test_every_bound_is_finite_where_the_result_overflows(word):
+    """Most of these results are beyond the largest float16."""
+    x = tensor("int32", [-(2**31), -(2**30), -3, 5, 2**29, 2**30, 2**31 - 1])
+    for name in (ONNX, "ai.onnx/DequantizeLinear-10"):
+        graph = surround(Call(name, {"x": x, "scale": tensor("float16", 0.5)}, {}, "", (word,)))
+        bounds = [values(each.dtype, each.codes) for each in graph.constants.values()]
+        bounds += (
+            [np.asarray(v) for v in graph.nodes[-1].attributes.values()] if graph.nodes[-1].operator == "Clip" else []
+        )
+        assert bounds
+        assert all(np.isfinite(bound).all() for bound in bounds)
 
 
 def test_a_quantization_that_its_own_text_leaves_open_is_open():

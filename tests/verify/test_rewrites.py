@@ -15,7 +15,7 @@ from xverify.core.surroundings import surround
 from xverify.verify.cause_keys import mistakes_of_rewrite
 from xverify.verify.graph_values import graph_legal
 from xverify.verify.legal import legal_set
-from xverify.verify.rewrites import differs_where_wrong, explain, follows, gives, without_changes
+from xverify.verify.rewrites import differs_where_wrong, explain, explanations, follows, gives, without_changes
 from xverify.verify.rewritten_graphs import candidates
 
 EDITION = contracts.get("ai.onnx/DequantizeLinear-21")
@@ -184,13 +184,52 @@ def test_quantization_that_rounds_in_another_way_is_named(words: str) -> None:
     assert explained(made, "uint8", np.clip(codes + 100, 0, 255)) == f"{words} in QuantizeLinear"
 
 
-def test_the_last_operator_is_blamed_for_the_sign_of_a_zero() -> None:
-    made = call("y>neg:0", "y>where:0", codes=(100, 100, 100, 100))
+@pytest.mark.parametrize("last", ["y>quantize:0", "y>pair:0"])
+def test_a_zero_point_that_is_added_before_the_rounding_is_named(last: str) -> None:
+    """Quotients a little below a half are a half after the sum in float32."""
+    scale = np.float32(0.3)
+    made = call("y>scale:1", last, scale=0.3, codes=tuple(range(256)))
+    quotient = (np.float32(range(256)) - np.float32(100)) * scale * np.float32(0.5) / scale
+    codes = np.clip(np.floor(np.float32(quotient + np.float32(100)) + np.float32(0.5)), 0, 255)
+    is_pair = last == "y>pair:0"
+    got = (np.float32(codes) - np.float32(100)) * scale if is_pair else codes
+    words = explained(made, "float32" if is_pair else "uint8", got)
+    assert words == "rounds half up after it adds the zero point in QuantizeLinear"
+
+
+def zeros(*around: str, scale: float, sign: int) -> tuple[Call, Tensor]:
+    """A call with zeros only, and its result with another sign."""
+    made = call(*around, scale=scale, codes=(100, 100, 100, 100))
     due = result(made)
-    got = np.where(due.codes == 1 << 31, 0, due.codes).astype(np.uint32)
-    rewrite = explain(EDITION, made, Tensor(due.dtype, got))
-    assert rewrite is not None
-    assert rewrite.words == "loses the sign of zero in Where"
+    assert set(np.unique(due.codes)) == {(1 - sign) << 31}
+    return made, Tensor(due.dtype, np.full_like(due.codes, sign << 31))
+
+
+def blamed(made: Call, got: Tensor, *likely: str) -> str:
+    rewrite = explain(EDITION, made, got, likely)
+    return "" if rewrite is None else rewrite.words
+
+
+def test_the_wrong_sign_of_a_zero_is_named() -> None:
+    assert blamed(*zeros("y>scale:5", scale=0.5, sign=0)) == "gives 0 instead of -0 in Mul"
+    assert blamed(*zeros("y>scale:0", scale=0.5, sign=1)) == "gives -0 instead of 0 in Mul"
+    made, got = zeros("y>wider:0", scale=0.5, sign=1)
+    signs = np.asarray(got.codes & np.arange(4, dtype=np.uint32).reshape(got.shape) % 2 << 31)
+    assert blamed(made, Tensor(got.dtype, signs)) == "gives -0 instead of 0 in Cast"
+    tensors = {"x": tensor("int8", [[0, 0]]), "scale": tensor("float32", [0.5, -0.5])}
+    both = Call(EDITION.id, tensors, {"axis": 1}, around=("y>wider:0",))
+    assert blamed(both, Tensor("float32", result(both).codes ^ np.uint32(1 << 31))) == (
+        "gives zeros of the wrong sign in Cast"
+    )
+
+
+def test_only_a_graph_of_one_operator_blames_it_alone_for_a_zero() -> None:
+    made, got = zeros("y>abs:0", "y>scale:0", scale=-0.5, sign=1)
+    assert blamed(made, got) == "gives -0 instead of 0 in Abs and Mul"
+    assert blamed(made, got, "graph:zero-gained:Mul") == "gives -0 instead of 0 in Mul"
+    every = {each.rewrite.name: each.is_strong for each in explanations(EDITION, made, got)}
+    assert not every["graph:zero-gained:Mul"]
+    assert every["graph:zero-gained:Abs+Mul"]
 
 
 def test_a_pair_is_added_around_a_subnormal_scale_too() -> None:
@@ -325,3 +364,29 @@ def test_an_unrounded_result_of_a_scale_that_the_text_casts_is_named() -> None:
     assert rewrite is not None
     assert rewrite.words == "does not round the result to its type before it goes on"
     assert explain(edition, made, tensor("uint8", codes + (numbers == 20))) is None
+
+
+def test_two_added_pairs_that_truncate_are_named() -> None:
+    """One stands before the other operator, one after it. Some quotients are just below whole numbers."""
+    numbers, scale = np.arange(-20, 80), np.float16(0.1)
+    made = of_types("int8", numbers, "float16", float(scale), "y>maxpool:3")
+    once, twice = [np.float16(np.float32(numbers) * np.float32(scale))], []
+    for results in (once, twice):
+        codes = np.trunc(np.maximum(np.float32(once[-1]), 0) / np.float32(scale))
+        results.append(np.float16(codes * np.float32(scale)))
+    words = "quantizes the result again to uint8 without a zero point and truncates in QuantizeLinear"
+    assert explained(made, "float16", twice[0]) == words
+    assert (once[1] != twice[0]).any()
+
+
+@pytest.mark.parametrize("edition", ["ai.onnx/DequantizeLinear-21", "ai.onnx/DequantizeLinear-10"])
+@pytest.mark.parametrize(("around", "end"), [("y>clip:2", "min"), ("y>clip:3", "max")])
+def test_an_absent_bound_that_is_taken_as_zero_is_named(edition: str, around: str, end: str) -> None:
+    """The bound that is there is the median. Bounds are inputs from version 11 on."""
+    numbers = np.arange(3, 40) if end == "min" else -np.arange(3, 40)
+    made = replace(of_types("int8", numbers, "float32", 0.5, around), contract=edition)
+    bound = np.float32(np.median(numbers)) * np.float32(0.5)
+    got = np.zeros(37) if end == "min" else np.full(37, bound)
+    rewrite = explain(contracts.get(edition), made, tensor("float32", got))
+    assert rewrite is not None
+    assert rewrite.words == "takes 0 for the absent bound of Clip"

@@ -157,7 +157,18 @@ def _sorted(numbers: Array) -> Array:
 
 
 def _quantile(point: Point, share: float) -> float:
-    return float(point.spread[int(share * (point.spread.size - 1))]) if point.spread.size else 0.0
+    """The estimate below which a share of the values lies, as a finite number of the tensor's type."""
+    number = float(point.spread[int(share * (point.spread.size - 1))]) if point.spread.size else 0.0
+    return _held(point.dtype, number)
+
+
+def _held(dtype: str, number: float) -> float:
+    """A number, or the largest one of its sign in a type.
+
+    Few texts state what an infinite bound does.
+    """
+    most = NORMAL[dtype][1]
+    return min(max(number, -most), most)
 
 
 # -- operators on floats ----------------------------------------------------------------------------------
@@ -192,15 +203,15 @@ def _bound(operator: str) -> Callable[[Call, Point, int, str, int], Step | None]
 
 
 def _clip(call: Call, point: Point, number: int, target: str, opset: int) -> Step | None:
-    codes = ends_of(call)
+    lowest, highest = (_held(point.dtype, end) for end in ends_of(call))
     least, most = (
         (_quantile(point, 0.25), _quantile(point, 0.75)),
         (0.0, 6.0),
         (_quantile(point, 0.5), None),
         (None, _quantile(point, 0.5)),
-        codes,
-        (codes[0] / 2, codes[1] / 2),
-        (0.0, codes[1]),
+        (lowest, highest),
+        (lowest / 2, highest / 2),
+        (0.0, highest),
         (_quantile(point, 0.0), _quantile(point, 1.0)),
     )[number % 8]
     bounds = {end: coded(point.dtype, bound) for end, bound in (("min", least), ("max", most)) if bound is not None}
@@ -383,16 +394,35 @@ def _identity(point: Point, is_left: bool) -> Array | None:
     return np.eye(point.shape[-2] if is_left else point.shape[-1])
 
 
+_FAR_LARGER = 256.0
+"""A coefficient beside 1. An int8 cannot hold both: if the larger one is 127, the smaller one rounds to 0."""
+
+
+def _unequal(point: Point, is_left: bool) -> Array | None:
+    """The identity matrix with a far larger number beside the 1 of every second row.
+
+    For a right operand, of every second column. The sums there have two terms, so that they are the same in any order. Where the
+    larger term is 0, the other one is seen.
+    """
+    matrix = _identity(point, is_left)
+    if matrix is None:
+        return None
+    first = np.arange(0, len(matrix) - 1, 2)
+    matrix[(first, first + 1) if is_left else (first + 1, first)] = _FAR_LARGER
+    return matrix
+
+
 def _product(
     call: Call, point: Point, operands: tuple[str, str], nodes: tuple[Node, ...], target: str, is_apart: bool
 ) -> Step | None:
     """A MatMul after some nodes, and a QuantizeLinear with the call's own parameters after it.
 
-    Sums with zeros are exact, whatever their order. An optimiser may multiply by the scale after the sums. This changes the last
-    places of a float32, but no code of 16 bits: a step of QuantizeLinear is far larger.
+    A sum of at most two numbers and zeros is the same in any order. An optimiser may multiply by the scale after the sums. This
+    changes the last places of a float32, but hardly a code of 16 bits: a step of QuantizeLinear is far larger.
 
     Args:
-        is_apart: True for a Max with the lowest number before the QuantizeLinear, so that an optimiser fuses the MatMul alone.
+        is_apart: True for a Max with the lowest number before the QuantizeLinear, which has copies of the call's parameters. An
+            optimiser then fuses the MatMul alone, and may pack the weight with its parameters, which nothing else reads.
     """
     if point.dtype != "float32" or call.tensors["x"].dtype not in _UP_TO_16_BITS:
         return None
@@ -400,12 +430,15 @@ def _product(
     made = _quantizing(call, replace(point, name=quantized), _Digits.of(0), target)
     if made is None:
         return None
-    constants = dict(made.constants)
+    constants, quantize = dict(made.constants), made.node
     nodes = (*nodes, Node("MatMul", operands, product))
     if is_apart:
+        copies = {name: f"{target}_{name}" for name in quantize.inputs if name in call.tensors}
+        constants.update({copy: call.tensors[name] for name, copy in copies.items()})
+        quantize = replace(quantize, inputs=tuple(copies.get(name, name) for name in quantize.inputs))
         constants[target + "_l"] = coded(point.dtype, -NORMAL[point.dtype][1])
         nodes = (*nodes, Node("Max", (product, target + "_l"), quantized))
-    return Step((*nodes, made.node), replace(point, name=target, dtype=made.dtype), constants)
+    return Step((*nodes, quantize), replace(point, name=target, dtype=made.dtype), constants)
 
 
 def _operands(point: Point, name: str, is_left: bool) -> tuple[str, str]:
@@ -413,15 +446,18 @@ def _operands(point: Point, name: str, is_left: bool) -> tuple[str, str]:
 
 
 def _mat_mul(call: Call, point: Point, number: int, target: str, opset: int) -> Step | None:
-    """A quantized product with the identity matrix, an input. The result is the weight."""
+    """A quantized product with a matrix of unequal numbers, an input. The result is mostly the weight."""
     is_left, name = number % 2 == 0, target + "_a"
-    matrix = _identity(point, is_left)
+    matrix = _unequal(point, is_left)
     made = None if matrix is None else _product(call, point, _operands(point, name, is_left), (), target, True)
     return None if made is None else replace(made, inputs={name: coded(point.dtype, matrix)})
 
 
 def _quantized_mat_mul(call: Call, point: Point, number: int, target: str, opset: int) -> Step | None:
-    """The same, where the matrix comes from a DequantizeLinear too."""
+    """A quantized product with the identity matrix, which comes from a DequantizeLinear too.
+
+    The result is the weight.
+    """
     is_left, name = number % 2 == 0, target + "_a"
     matrix = _identity(point, is_left)
     if matrix is None:

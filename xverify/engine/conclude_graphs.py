@@ -120,11 +120,13 @@ class _Alone:
 def _blamed(state: RunState, subject: Subject, cell: Cell, judged: Judged, outcome: Outcome) -> GraphFault:
     """The fault of a graph. A lone call that shows it too is counted as a call of its cell."""
     alone = _alone(state, subject, judged)
-    assert outcome.tensor is not None
-    if alone is not None and follows(judged.contract, judged.call, outcome.tensor, alone.result):
+    if not _follows(judged, outcome, alone):
+        # Other words may have made other mistakes.
+        judged, outcome = _fewest_words(state, subject, judged, outcome)
+        alone = _alone(state, subject, judged)
+    if alone is not None and _follows(judged, outcome, alone):
         state.tally.observe(alone.judged, subject, alone.outcome, is_judged=True)
         return GraphFault(subject, cell, judged, outcome, alone.judged.cell)
-    judged, outcome = _fewest_words(state, subject, judged, outcome)
     assert outcome.tensor is not None
     suspect = None
     if alone is not None and differs_where_wrong(
@@ -136,6 +138,12 @@ def _blamed(state: RunState, subject: Subject, cell: Cell, judged: Judged, outco
     if suspect is not None:  # the lone call may give these zeros
         every = [each for each in every if not is_zeroed(each.rewrite.name)]
     return GraphFault(subject, cell, judged, outcome, None, suspect, explanations=tuple(every))
+
+
+def _follows(judged: Judged, outcome: Outcome, alone: _Alone | None) -> bool:
+    """True if the lone call is wrong, and its result leads to the graph's."""
+    assert outcome.tensor is not None
+    return alone is not None and follows(judged.contract, judged.call, outcome.tensor, alone.result)
 
 
 def _fewest_words(state: RunState, subject: Subject, judged: Judged, outcome: Outcome) -> tuple[Judged, Outcome]:

@@ -8,7 +8,7 @@ An element is *open* where no text states its value, and everything that an oper
 
 - NaN as an operand of Relu, Max, Min, Clip or MaxPool: the texts are silent on NaN;
 - Mul, where an operand or the product is neither zero nor a normal number: subnormal numbers may count as zero;
-- an infinity as the operand of a Clip with one bound, since an absent bound is the largest finite number;
+- an infinity as the operand or the result of a Clip with one bound: an absent bound is the largest finite number;
 - what `xverify.contracts.quantize` calls open, and a QuantizeLinear with many scales that its own text leaves open, as from
   version 21 on for an input of rank 1.
 
@@ -41,9 +41,11 @@ Codes = NDArray[Any]
 RESULT = "y"
 """The name of the result of the call's own operator."""
 
-FREE_ZEROS, FINITE, WITHIN_RANGE = "sign of zero", "finite", "within range"
-"""Operators that only `xverify.verify.rewritten_graphs` uses: each zero may have any sign, infinity may be the largest number,
-and OpenVINO's FakeQuantize in place of QuantizeLinear and DequantizeLinear."""
+FREE_ZEROS, UNSIGNED_ZEROS, NEGATIVE_ZEROS = "sign of zero", "unsigned zeros", "negative zeros"
+"""Operators that only `xverify.verify.rewritten_graphs` uses: each zero may have any sign, -0 may be 0, and 0 may be -0."""
+
+FINITE, WITHIN_RANGE = "finite", "within range"
+"""More of them: infinity may be the largest number, and OpenVINO's FakeQuantize for QuantizeLinear and DequantizeLinear."""
 
 CLAMPED = "clamped"
 """An attribute of `WITHIN_RANGE`, see `_within_range`."""
@@ -319,10 +321,12 @@ def _sign_bit(dtype: str, codes: Codes) -> Any:
     return codes.dtype.type(1 << (BITS[dtype] - 1))
 
 
-def _with_free_zeros(dtype: str, codes: Codes, is_open: NDArray[np.bool_]) -> Values:
-    """The values with zeros of both signs for each zero."""
+def _with_free_zeros(
+    dtype: str, codes: Codes, is_open: NDArray[np.bool_], for_positive: bool = True, for_negative: bool = True
+) -> Values:
+    """The values with zeros of both signs for each zero, or only for those of one sign."""
     sign = _sign_bit(dtype, codes)
-    zero = (codes & ~sign) == 0
+    zero = ((codes == 0) & for_positive) | ((codes == sign) & for_negative)
     if zero.any():
         codes = np.concatenate([codes, np.where(zero, codes ^ sign, codes)])
     return united(dtype, codes, is_open)
@@ -374,7 +378,7 @@ def _clip(node: Node, inputs: list[Values]) -> Values:
             x = _chosen(x, bounds[end], largest=end == "min")
     if len(bounds) < 2:
         # An absent bound is the largest finite number by the text, so the fate of infinity depends on how it is read.
-        x = Values(x.dtype, x.codes, x.open | infinite)
+        x = Values(x.dtype, x.codes, x.open | infinite | np.isinf(x.numbers).any(0))
     return x
 
 
@@ -414,24 +418,51 @@ def _leaky_relu(node: Node, x: Values) -> Values:
     return _with_free_zeros(x.dtype, np.where(is_negative, product, x.codes), np.asarray(is_open))
 
 
+_LAST_PLACES = 4
+"""Rounding errors of the larger term that a sum of two may have, if the scale comes after the sum."""
+
+
 def _mat_mul(node: Node, a: Values, b: Values) -> Values:
-    """A product with an identity matrix, which is exact in any order of its sums.
+    """A product with a matrix of short sums, which is the same in any order.
 
     A sum with an operand that is not finite, or open, is open.
 
     Raises:
-        ValueError: No operand is an identity matrix, after a mistake.
+        ValueError: No operand is such a matrix, after a mistake.
     """
-    if not (_is_identity(a) or _is_identity(b)):
-        raise ValueError("a MatMul without an identity matrix")
-    x, axis = (b, -2) if _is_identity(a) else (a, -1)
-    is_unusual = (x.open | ~_is_usual(x.dtype, x.codes).all(0)).any(axis, keepdims=True)
-    is_open = np.array(np.broadcast_to(is_unusual, x.open.shape))
-    return _with_free_zeros(x.dtype, x.codes, is_open)
+    is_left = _has_short_sums(a, True)
+    if not is_left and not _has_short_sums(b, False):
+        raise ValueError("a MatMul without short sums")
+    matrix, x, axis = (a, b, -2) if is_left else (b, a, -1)
+    rows = np.asarray(matrix.numbers[0] if is_left else matrix.numbers[0].T)
+    order = np.argsort(-np.abs(rows), axis=1, kind="stable")[:, :2]
+    factors = np.take_along_axis(rows, order, 1)
+    terms = []
+    for place in range(order.shape[1]):
+        factor = factors[:, place].reshape((-1, 1) if is_left else (-1,))
+        with np.errstate(all="ignore"):
+            terms.append(np.take(x.numbers, order[:, place], axis) * factor)
+    is_open = np.broadcast_to(
+        (x.open | ~_is_usual(x.dtype, x.codes).all(0)).any(axis, keepdims=True), terms[0].shape[1:]
+    )
+    pieces = []
+    with np.errstate(all="ignore"):
+        for first in terms[0]:
+            for second in terms[1] if len(terms) > 1 else (np.zeros_like(first),):
+                largest = np.float32(np.maximum(np.abs(first), np.abs(second)))
+                error = np.where((first == 0) | (second == 0), 0.0, _LAST_PLACES * np.spacing(largest))
+                pieces += [np.asarray(cast(first + second + sign * error, x.dtype)) for sign in (-1, 0, 1)]
+    codes = np.stack([piece.reshape(terms[0].shape[1:]) for piece in pieces])
+    return _with_free_zeros(x.dtype, codes, np.asarray(is_open | ~_is_usual(x.dtype, codes).all(0)))
 
 
-def _is_identity(matrix: Values) -> bool:
-    return matrix.open.ndim == 2 and bool((matrix.numbers == np.eye(*matrix.open.shape)).all())
+def _has_short_sums(matrix: Values, is_left: bool) -> bool:
+    """True for a known matrix of powers of two and zeros, if its sums have at most two terms."""
+    if matrix.open.ndim != 2 or len(matrix.codes) > 1 or matrix.open.any():
+        return False
+    numbers = matrix.numbers[0]
+    is_exact = np.isfinite(numbers) & (np.isin(np.abs(np.frexp(numbers)[0]), (0.0, 0.5)))
+    return bool(is_exact.all() and ((numbers != 0).sum(1 if is_left else 0) <= 2).all())
 
 
 def _is_usual(dtype: str, codes: Codes) -> NDArray[np.bool_]:
@@ -512,6 +543,8 @@ _OPERATORS: Mapping[str, Callable[..., Values]] = {
     "Abs": _abs,
     FINITE: lambda node, x: _with_finite(x),
     FREE_ZEROS: lambda node, x: _with_free_zeros(x.dtype, x.codes, x.open),
+    UNSIGNED_ZEROS: lambda node, x: _with_free_zeros(x.dtype, x.codes, x.open, for_positive=False),
+    NEGATIVE_ZEROS: lambda node, x: _with_free_zeros(x.dtype, x.codes, x.open, for_negative=False),
     "Max": lambda node, a, b: _chosen(a, b, largest=True),
     "Min": lambda node, a, b: _chosen(a, b, largest=False),
     "Where": _where,

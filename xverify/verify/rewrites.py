@@ -113,7 +113,8 @@ def explanations(contract: Contract, call: Call, got: Tensor) -> list[Explanatio
     every = _explaining(contract, singles, got, wrong)
     if not any(each.is_strong for each in every):
         every += _explaining(contract, combined(singles), got, wrong)
-    return list({each.rewrite.name: each for each in reversed(every)}.values())[::-1]
+    first = {each.rewrite.name: each for each in reversed(every)}
+    return [first[name] for name in dict.fromkeys(each.rewrite.name for each in every)]
 
 
 def _explaining(contract: Contract, mistakes: Iterable[Candidate], got: Tensor, wrong: Wrong) -> list[Explanation]:
@@ -126,6 +127,8 @@ def _explaining(contract: Contract, mistakes: Iterable[Candidate], got: Tensor, 
 
 def _is_shown(candidate: Candidate, wrong: Wrong) -> bool:
     """True if enough different wrong values show a mistake to believe it."""
+    if candidate.is_doubtful:
+        return False
     if candidate.is_loose or candidate.rounding not in ("", PLAIN, *BEYOND):
         return wrong.codes >= FEW_CODES
     if candidate.is_constant:

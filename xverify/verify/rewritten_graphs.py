@@ -29,7 +29,9 @@ from xverify.verify.graph_values import (
     CLAMPED,
     FINITE,
     FREE_ZEROS,
+    NEGATIVE_ZEROS,
     RESULT,
+    UNSIGNED_ZEROS,
     WITHIN_RANGE,
     Values,
     evaluate,
@@ -69,6 +71,8 @@ class Candidate:
     """The way in which QuantizeLinear rounds: a way of `quantized_by`; "" for that of its text."""
     is_special: bool = False
     """True if the mistake changes one value only: a zero, or an infinity."""
+    is_doubtful: bool = False
+    """True if it blames one of several operators, which only a graph without the others can show."""
     is_constant: bool = False
     """True if the mistake gives one value, whatever the operands."""
     by_last_bit: bool = False
@@ -115,6 +119,11 @@ def candidates(graph: Graph) -> Iterator[Candidate]:
     yield from _with_parameters_of_another(graph, path)
     yield from _on_another_axis(graph, path)
     yield from _with_odd_results(graph, path)
+    yield from _with_bound_of_zero(graph, path)
+    # Another rounding is likelier than another formula: lone calls, whose results have no rounding, would show the latter.
+    if any(node.operator == QUANTIZE for node in path):
+        for way in WRONG_ROUNDINGS:
+            yield Candidate(_rounded(way), graph, rounding=way)
     expands = graph.lone is not None and _is_affine(graph.lone)
     if expands:
         yield Candidate(_EXPANDED, graph, "expanded", is_loose=True)
@@ -125,9 +134,6 @@ def candidates(graph: Graph) -> Iterator[Candidate]:
     yield from _before_by_fake_quantize(graph)
     yield from wide[1:]
     yield from _with_float8_of_float16(graph, path)
-    if any(node.operator == QUANTIZE for node in path):
-        for way in WRONG_ROUNDINGS:
-            yield Candidate(_rounded(way), graph, rounding=way)
     yield from _with_pair_added(graph, path)
     yield from _with_zeros(graph, path)
 
@@ -435,28 +441,15 @@ def _on_another_axis(graph: Graph, path: Sequence[Node]) -> Iterator[Candidate]:
 
 
 def _with_pair_added(graph: Graph, path: Sequence[Node]) -> Iterator[Candidate]:
-    """The graph with another QuantizeLinear and DequantizeLinear, which take the call's own parameters."""
-    own, x = _own(graph), _lone(graph).data.dtype
-    kept = {key: value for key, value in own.attributes.items() if key in ("axis", "block_size")}
-    scale = _lone(graph).tensors.get("scale")
-    if scale is None:
+    """The graph with another QuantizeLinear and DequantizeLinear after an operator, or after each."""
+    own = _lone(graph)
+    if "scale" not in own.tensors:
         return
-    zero = {"added_z": Tensor(x, np.zeros(scale.shape, code_dtype(x)))}
-    for name, after in ((node.output, node) for node in (own, *path) if node.operator != QUANTIZE):
-        for to in ("", "uint8"):
-            parameters = own.inputs[1:] if len(own.inputs) > 2 else (own.inputs[1], "added_z")
-            if to:
-                parameters = own.inputs[1:2]
-            pair = (
-                Node(QUANTIZE, (name, *parameters), "added_q", kept, True),
-                Node(DEQUANTIZE, ("added_q", *parameters), "added", dict(own.attributes), True),
-            )
-            nodes: list[Node] = []
-            for node in graph.nodes:
-                nodes.append(node if node is after else _reading(node, name, "added"))
-                nodes += pair if node is after else ()
-            output = "added" if graph.output == name else graph.output
-            made = replace(graph, nodes=tuple(nodes), output=output, constants={**graph.constants, **zero})
+    is_bare = own.data.dtype == "uint8" and "zero_point" not in own.tensors
+    places = [node for node in (_own(graph), *path) if node.operator != QUANTIZE]
+    for chosen in [*([node] for node in places), *([places] if len(places) > 1 else [])]:
+        for to in ("uint8",) if is_bare else ("", "uint8"):
+            made = _with_pairs(graph, chosen, to)
             rewrite = _rewrite(
                 f"quantizes-again:{to or 'own'}",
                 f"quantizes the result again{f' to {to} without a zero point' if to else ''}",
@@ -465,6 +458,29 @@ def _with_pair_added(graph: Graph, path: Sequence[Node]) -> Iterator[Candidate]:
             yield Candidate(rewrite, made, "kept", rounding=PLAIN)
             for way in WRONG_ROUNDINGS:
                 yield Candidate(_both(rewrite, _rounded(way)), made, "kept", is_loose=True, rounding=way)
+
+
+def _with_pairs(graph: Graph, places: Sequence[Node], to: str) -> Graph:
+    """The graph with a pair after each of these nodes.
+
+    The pairs take the call's own parameters, or only its scale.
+    """
+    own, x, scale = _own(graph), _lone(graph).data.dtype, _lone(graph).tensors["scale"]
+    kept = {key: value for key, value in own.attributes.items() if key in ("axis", "block_size")}
+    parameters = own.inputs[1:] if len(own.inputs) > 2 else (own.inputs[1], "added_z")
+    if to:
+        parameters = own.inputs[1:2]
+    nodes: list[Node] = []
+    renamed: dict[str, str] = {}
+    for node in graph.nodes:
+        nodes.append(replace(node, inputs=tuple(renamed.get(name, name) for name in node.inputs)))
+        if node in places:
+            codes, result = f"{node.output}_added_q", f"{node.output}_added"
+            nodes.append(Node(QUANTIZE, (node.output, *parameters), codes, kept, True))
+            nodes.append(Node(DEQUANTIZE, (codes, *parameters), result, dict(own.attributes), True))
+            renamed[node.output] = result
+    constants = {**graph.constants, "added_z": Tensor(x, np.zeros(scale.shape, code_dtype(x)))}
+    return replace(graph, nodes=tuple(nodes), output=renamed.get(graph.output, graph.output), constants=constants)
 
 
 def _rounded(way: str) -> Rewrite:
@@ -477,24 +493,55 @@ def _both(first: Rewrite, second: Rewrite) -> Rewrite:
     return Rewrite(name, f"{first.words} and {second.words}")
 
 
-def _with_odd_results(graph: Graph, path: Sequence[Node]) -> Iterator[Candidate]:
-    """The graph with one operator that loses the sign of zero, or gives the largest number for infinity.
+_ODD_RESULTS = (
+    (UNSIGNED_ZEROS, "zero-lost", "gives 0 instead of -0"),
+    (NEGATIVE_ZEROS, "zero-gained", "gives -0 instead of 0"),
+    (FREE_ZEROS, "zero-sign", "gives zeros of the wrong sign"),
+    (FINITE, "finite", "gives the largest finite number for infinity"),
+)
+"""Operators after another one that change zeros or infinities, with their tokens and words."""
 
-    The last operator comes first: without it, the values were right.
+
+def _with_odd_results(graph: Graph, path: Sequence[Node]) -> Iterator[Candidate]:
+    """The graph with an operator that changes the sign of zeros, or gives the largest number for infinity.
+
+    The last operator comes first: without it, the values were right. An operator among others is not blamed alone, since a
+    fusion with its neighbours may be at fault.
     """
+    operators = list(dict.fromkeys(node.operator for node in path if node.operator in _COMPUTING))
     for node in reversed(path):
         if node.operator not in _ON_FLOATS or node.operator == QUANTIZE:
             continue
-        for also, token, words in (
-            (FREE_ZEROS, "zero-sign", "loses the sign of zero"),
-            (FINITE, "finite", "gives the largest finite number for infinity"),
-        ):
+        for also, token, words in _ODD_RESULTS:
             name = f"{node.output}_own"
             nodes: list[Node] = []
             for each in graph.nodes:
                 nodes += [replace(node, output=name), Node(also, (name,), node.output)] if each is node else [each]
-            rewrite = _rewrite(f"{token}:{node.operator}", f"{words} in {node.operator}")
-            yield Candidate(rewrite, replace(graph, nodes=tuple(nodes)), is_special=True)
+            made = replace(graph, nodes=tuple(nodes))
+            for blamed in ([node.operator], operators) if len(operators) > 1 else (operators,):
+                rewrite = _rewrite(f"{token}:{'+'.join(blamed)}", f"{words} in {_named_after(blamed)}")
+                yield Candidate(rewrite, made, is_special=True, is_doubtful=blamed is not operators)
+
+
+def _with_bound_of_zero(graph: Graph, path: Sequence[Node]) -> Iterator[Candidate]:
+    """The graph with 0 for the absent bound of a Clip."""
+    rewrite = _rewrite("bound-of-zero:Clip", "takes 0 for the absent bound of Clip")
+    for node in path:
+        if node.operator != "Clip":
+            continue
+        given = {end: name for end, name in zip(("min", "max"), node.inputs[1:], strict=False) if name}
+        ends = [end for end in ("min", "max") if end not in given and end not in node.attributes]
+        if len(ends) != 1:
+            continue
+        if given:
+            (bound,) = (_tensor_of(graph, name) for name in given.values())
+            constants = {"bound_z": Tensor(bound.dtype, np.zeros((), bound.codes.dtype))}
+            inputs = (node.inputs[0], *(given.get(end, "bound_z") for end in ("min", "max")))
+            bounded = replace(node, inputs=inputs)
+        else:
+            constants, bounded = {}, replace(node, attributes={**node.attributes, ends[0]: 0.0})
+        nodes = tuple(bounded if each is node else each for each in graph.nodes)
+        yield Candidate(rewrite, replace(graph, nodes=nodes, constants={**graph.constants, **constants}))
 
 
 def _with_zeros(graph: Graph, path: Sequence[Node]) -> Iterator[Candidate]:

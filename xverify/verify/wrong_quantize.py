@@ -29,6 +29,9 @@ _INT32 = "casts the quotient to int32 before it saturates"
 _NARROW = "adds the zero point in the type of its operand"
 """The sum of TVM. A float16 does not hold every int16."""
 
+_SHIFTED = "rounds half up after it adds the zero point"
+"""The steps of onnx 1.14's reference evaluator, each in the type of the operand. The text's sum of whole numbers is exact."""
+
 HALF = "rounds the quotient to float16 before the cast"
 """The conversion to float8 of OpenVINO."""
 
@@ -46,6 +49,7 @@ WRONG_ROUNDINGS: Mapping[str, _Rounding] = {
     _INT32: np.rint,
     _LOWEST: np.rint,
     _NARROW: np.rint,
+    _SHIFTED: lambda numbers: numbers,
 }
 """Ways of QuantizeLinear to round a quotient that its text does not admit. `_WRAPS` does not saturate."""
 
@@ -84,12 +88,15 @@ def quantized_by(
     pieces = []
     with np.errstate(all="ignore"):
         exact = np.asarray(x.numbers / divisor)
-        for quotient in (exact, values(x.dtype, np.asarray(cast(exact, x.dtype)))):
+        for quotient in (exact, _rounded_to(x.dtype, exact)):
             rounded = _ROUNDINGS[way](quotient.reshape(x.codes.shape))
             if way == _INT32:
                 rounded = np.where((rounded >= -(2.0**31)) & (rounded < 2.0**31), rounded, -(2.0**31))
             numbers = np.nan_to_num(rounded + offset)
-            numbers = values(x.dtype, np.asarray(cast(numbers, x.dtype))) if way == _NARROW else numbers
+            if way in (_NARROW, _SHIFTED):
+                numbers = _rounded_to(x.dtype, numbers)
+            if way == _SHIFTED:
+                numbers = np.floor(_rounded_to(x.dtype, numbers + 0.5))
             kept = np.mod(numbers - lowest, highest - lowest + 1) + lowest if way == _WRAPS else numbers
             kept = np.where(np.isinf(quotient), lowest, kept) if way == _LOWEST else kept
             # The sum with the zero point is in int32, too.
@@ -97,6 +104,11 @@ def quantized_by(
             pieces.append(encode(dtype, np.clip(kept, lowest, highest).astype(np.int64)))
     unclear = np.isnan(exact) if way in BEYOND else ~np.isfinite(exact)
     return united(dtype, np.concatenate(pieces), x.open | unclear.any(0))
+
+
+def _rounded_to(dtype: str, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The numbers of a float type next to these, half to even."""
+    return values(dtype, np.asarray(cast(numbers, dtype))).reshape(numbers.shape)
 
 
 def _quantized_from_float16(contract: Contract, call: Call, node: Node, inputs: list[Values]) -> Values:
