@@ -63,7 +63,7 @@ def recipes(answers: Mapping[str, Answer], *calls: Call) -> dict[str | None, int
     return {each.attribution and each.attribution.reading: each.values for each, _, _ in found}
 
 
-FEW_VALUES = [a_call([3, 5], [ROUNDED_DOWN, ROUNDED_DOWN_TOO]), a_call([9], [ROUNDED_DOWN])]
+FEW_VALUES = [a_call([3, 5], [ROUNDED_DOWN] * 2), a_call([7, 8], [ROUNDED_DOWN] * 2)]
 NOISE = a_call([1, 2, 3], [1.0, 2.0, 4.0])
 
 
@@ -73,6 +73,26 @@ def test_calls_are_named_by_a_recipe_that_other_cells_show() -> None:
     assert set(named) == {LAST_BIT.name, None}
     assert named[LAST_BIT.name] in FEW_VALUES
     assert named[None] is NOISE, "what is left has a witness of its own"
+
+
+def test_few_distinct_numbers_may_fit_a_recipe_by_luck() -> None:
+    three = [FEW_VALUES[0], a_call([7], [ROUNDED_DOWN])]
+    assert set(recipes({EDITION.id: noisy}, *shows_clearly(), *three, NOISE)) == {None}
+
+
+@pytest.mark.parametrize("others", [0, 8])
+def test_right_values_that_another_recipe_changes_tell_recipes_apart(others: int) -> None:
+    """Truncation, which cells of int16 show, changes all of these values."""
+    truncates = follows(EDITION, Stepwise(final="truncated"))
+
+    def either(call: Call) -> Outcome:
+        return (truncates if call.data.dtype == "int16" else noisy)(call)
+
+    rng = np.random.default_rng(4)
+    truncated = [a_call(rng.integers(-128, 128, 60), rng.random(60) + 0.5, "int16") for _ in range(4)]
+    call = a_call([3, *range(24, 24 + others)], [ROUNDED_DOWN, *[1.0078125] * others])
+    named = LAST_BIT.name in recipes({EDITION.id: either}, *shows_clearly(), *truncated, call, NOISE)
+    assert named == bool(others)
 
 
 def test_without_another_cell_few_values_stay_without_a_name() -> None:
@@ -98,7 +118,7 @@ def test_infinities_alone_show_no_recipe() -> None:
     clear = [
         single(call.data.codes.view(np.int8), np.linspace(0.1, 0.9, call.values), "int8") for call in shows_clearly()
     ]
-    infinite, number = single([3], [1e5]), single([3], [0.1])
+    infinite, number = single([3], [1e5]), single([3, 5, 7, 9], [0.1, 0.2, 0.3, 0.7])
     strange, noise = changed(narrow, with_noise), single([1, 2, 3], [1.0, 2.0, 4.0])
     assert recipes({EDITION.id: strange}, *clear, noise, infinite).keys() == {None}
     assert recipes({EDITION.id: strange}, *clear, noise, infinite, number).keys() == {None, "scale-float16"}

@@ -269,12 +269,12 @@ def _is_telling(evidence: Evidence) -> bool:
     return len(_numbers((*evidence.wrong, *evidence.probes))) >= FEW_DISTINCT
 
 
-def _numbers(kept: Iterable[tuple[Judged, CheckedResult]]) -> set[float]:
-    """Distinct wrong results that are finite and not zero: a few of each call."""
+def _numbers(kept: Iterable[tuple[Judged, CheckedResult]], most: int = FEW_DISTINCT) -> set[float]:
+    """Distinct wrong results that are finite and not zero: at most so many of each call."""
     numbers: set[float] = set()
     for _, seen in kept:
         results = values(seen.got.dtype, seen.got.codes[seen.wrong])
-        numbers.update(np.unique(results[np.isfinite(results) & (results != 0)])[:FEW_DISTINCT].tolist())
+        numbers.update(np.unique(results[np.isfinite(results) & (results != 0)])[:most].tolist())
     return numbers
 
 
@@ -502,19 +502,35 @@ def completed(by: Explained, evidence: Evidence, shown: Sequence[Recipe]) -> Exp
 def _by_shown(evidence: Evidence, shown: Sequence[Recipe]) -> list[Explained]:
     """The calls that recipes of other cells give, by recipe, and the calls that are left.
 
-    Empty if these recipes give no call. A recipe gives every value of its calls, and one of their wrong values is a number
-    other than 0.
+    Empty if these recipes give no call. A recipe gives every value of its calls, which are enough to tell it from luck.
     """
     parts: list[Explained] = []
     left, legal = evidence, _right_reading(evidence) if evidence.wrong else None
     while left.wrong and len(parts) < MOST_RECIPES:
         splits = [(recipe, *_split(left, recipe, _whole_call)) for recipe in shown]
-        usable = [(recipe, own, others) for recipe, own, others in splits if _numbers(own.wrong)]
+        usable = [(recipe, own, others) for recipe, own, others in splits if _is_no_luck(own, shown)]
         if not usable:
             break
         recipe, own, left = max(usable, key=lambda each: len(each[1].wrong))
         parts.append(Explained(recipe, legal or _right_reading(own), own))
     return [*parts, Explained(None, evidence=left)] if parts and left.wrong else parts
+
+
+def _is_no_luck(own: Evidence, shown: Sequence[Recipe]) -> bool:
+    """True if one of several recipes hardly gives these calls by luck.
+
+    One of ten recipes gives two fifths of all single values that are wrong in the last place. Four distinct wrong numbers, or
+    eight that some recipe does not give, leave about one in a hundred.
+    """
+    if not _numbers(own.wrong):
+        return False
+    if len(_numbers(own.wrong)) >= FEW_DISTINCT:
+        return True
+    refuting = []
+    for judged, seen in own.wrong:
+        given = np.logical_and.reduce([_each(judged, seen, recipe) for recipe in shown])
+        refuting.append((judged, replace(seen, wrong=seen.wrong | ~given)))
+    return len(_numbers(refuting, FEW)) >= FEW
 
 
 def is_clear(by: Explained, evidence: Evidence) -> bool:
