@@ -368,7 +368,10 @@ def test_a_long_title_ends_early_and_names_a_graph_only_if_there_is_one() -> Non
     ("reading", "who", "quoted"),
     [
         ("graph:quantize-rounds-down", "ONNX QuantizeLinear, opset 21: ", "> The quantization formula is"),
-        ("graph:zero-sign:Mul", "ONNX Mul, opset 21: ", "\nThe text of Mul decides this"),
+        *(
+            (f"graph:{token}:Clip", "ONNX Clip, opset 21: ", "\nThe text of Clip decides this")
+            for token in ("zero-sign", "zero-lost", "zero-gained", "finite", "bound-of-zero")
+        ),
         ("graph:unrounded", "ONNX DequantizeLinear, version 21: ", "> The dequantization formula is"),
     ],
 )

@@ -598,7 +598,7 @@ class Case:
         """Another operator of the graph that gives the wrong values; empty if it is not known to."""
         by = self.finding["attribution"]
         reading = "" if by is None else str(by["reading"])
-        named = re.fullmatch(r"graph:(?:zero-sign|finite):(\w+)", reading)
+        named = re.fullmatch(r"graph:(?:zero-lost|zero-gained|zero-sign|finite|bound-of-zero):(\w+)", reading)
         return "QuantizeLinear" if reading.startswith(QUANTIZES_WRONGLY) else named[1] if named else ""
 
     @property
