@@ -5,25 +5,41 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from sampled_calls import ONNX
+from sampled_calls import ONNX, sample_of
 
 from xverify import contracts
 from xverify.core.call import Call, Outcome, Tensor
 from xverify.core.dtypes import tensor
 from xverify.core.verdict import Verdict
-from xverify.engine.needed import NEGATIVE_AXIS, learn_need
+from xverify.engine.needed import NEGATIVE_AXIS, REPEATED, learn_need
 from xverify.verify.findings import Finding, Key, Subject
 from xverify.verify.legal import legal_set
 
 RIGHT, WRONG, DEAD, UNASKED = "right", "wrong", "dead", "unasked"
 
 
-def need(outcome: str, verdict: Verdict = Verdict.CRASH, axis: int = -2, length: int = 2) -> tuple[str, list[int]]:
-    """Return what a witness needs, and the axes that were asked for."""
+def need(
+    outcome: str,
+    verdict: Verdict = Verdict.CRASH,
+    axis: int = -2,
+    length: int = 2,
+    dies_at: int = 0,
+    unconfirmed: bool = False,
+    wrong_at: int | None = None,
+) -> tuple[str, list[int]]:
+    """Return what a witness needs, and the axes that were asked for.
+
+    Args:
+        dies_at: the number of the call that ends the process.
+        unconfirmed: true for a death that did not come again.
+        wrong_at: the axis of another call that shows the finding.
+    """
     asked: list[int] = []
 
     def ask(call: Call) -> Outcome:
         asked.append(int(call.attributes["axis"]))
+        if len(asked) == dies_at:
+            return Outcome("crash")
         codes = legal_set(contracts.get(ONNX), call).codes(0)
         if outcome in (RIGHT, WRONG):
             return Outcome("tensor", Tensor("float32", codes ^ (outcome == WRONG)))
@@ -32,21 +48,35 @@ def need(outcome: str, verdict: Verdict = Verdict.CRASH, axis: int = -2, length:
     operands = {"x": tensor("int8", [[1, 2, 3], [4, 5, 6]]), "scale": tensor("float32", [0.5, 0.1, 1.0][:length])}
     key = Key("a", ONNX, verdict, f"{ONNX}/formula", "a")
     finding = Finding(key, Subject("a", "1", "oracle"), "a", Call(ONNX, operands, {"axis": axis}), None)
+    finding.unconfirmed = unconfirmed
+    if wrong_at is not None:
+        other = Call(ONNX, operands, {"axis": wrong_at})
+        finding.samples = [sample_of(other, lambda call, y: True)]
     learn_need(finding, contracts.get(ONNX), ask)
     return finding.needs, asked
 
 
 @pytest.mark.parametrize("verdict", [Verdict.CRASH, Verdict.VIOLATION, Verdict.WRONGLY_REJECTED])
 def test_a_negative_axis_is_needed_if_the_same_axis_from_the_front_is_right(verdict: Verdict) -> None:
-    assert need(RIGHT, verdict) == (NEGATIVE_AXIS, [0])
+    assert need(RIGHT, verdict) == (NEGATIVE_AXIS, [0] * REPEATED)
     for outcome in (WRONG, DEAD, UNASKED):
         assert need(outcome, verdict) == ("", [0])
+
+
+def test_a_death_that_comes_at_times_shows_no_need() -> None:
+    assert need(RIGHT, dies_at=2) == ("", [0, 0])
+    assert need(RIGHT, unconfirmed=True) == ("", [])
+
+
+def test_a_finding_that_other_calls_show_from_the_front_needs_none() -> None:
+    assert need(RIGHT, Verdict.VIOLATION, wrong_at=0) == ("", [])
+    assert need(RIGHT, Verdict.VIOLATION, wrong_at=-2) == (NEGATIVE_AXIS, [0] * REPEATED)
 
 
 def test_calls_without_a_negative_axis_and_forbidden_ones_are_not_made_again() -> None:
     assert need(RIGHT, axis=0) == ("", [])
     assert need(RIGHT, axis=-1, length=2) == ("", [])
-    assert need(RIGHT, axis=-1, length=3) == (NEGATIVE_AXIS, [1])
+    assert need(RIGHT, axis=-1, length=3) == (NEGATIVE_AXIS, [1] * REPEATED)
     assert need(RIGHT, Verdict.HANG) == ("", [])
     assert need(RIGHT, axis=-3) == ("", [])
 

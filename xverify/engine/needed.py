@@ -10,9 +10,13 @@ from xverify.core.verdict import Verdict
 from xverify.strategies.plainer import from_front
 from xverify.verify import verdicts
 from xverify.verify.findings import Finding
+from xverify.verify.verdicts import Judged
 
 NEGATIVE_AXIS = "a negative axis"
 """The need of a witness that is right with its axis counted from the front."""
+
+REPEATED = 3
+"""The number of times that an equal call must be right. A read past the end of a buffer may survive by luck."""
 
 _TESTED = (Verdict.CRASH, Verdict.VIOLATION, Verdict.MIXED, Verdict.WRONGLY_REJECTED)
 """Verdicts whose witnesses are tested. A hang would cost its time limit."""
@@ -20,6 +24,8 @@ _TESTED = (Verdict.CRASH, Verdict.VIOLATION, Verdict.MIXED, Verdict.WRONGLY_REJE
 
 def learn_need(finding: Finding, contract: Contract, ask: Callable[[Call], Outcome]) -> None:
     """Make the call of a witness with its axis counted from the front, which means the same.
+
+    A finding whose other calls show it without a negative axis needs none. Nor does a death that did not come again.
 
     Args:
         finding: The finding, with its smallest call.
@@ -31,9 +37,14 @@ def learn_need(finding: Finding, contract: Contract, ask: Callable[[Call], Outco
     if call is None or equal is None or finding.key.verdict not in _TESTED:
         return
     judged = verdicts.judge(contract, equal)
-    if {judged.judgement.verdict, contract.judge(call).verdict} != {"allowed"}:
+    if {judged.judgement.verdict, contract.judge(call).verdict} != {"allowed"} or finding.unconfirmed:
         return
-    outcome = ask(equal)
-    comparison = verdicts.compared(judged, outcome)
-    if outcome.kind == "tensor" and comparison is not None and not comparison.wrong_values:
+    if any(sample.wrong.any() and from_front(sample.call) is None for sample in finding.samples):
+        return
+    if all(_is_right(judged, ask(equal)) for _ in range(REPEATED)):
         finding.needs = NEGATIVE_AXIS
+
+
+def _is_right(judged: Judged, outcome: Outcome) -> bool:
+    comparison = verdicts.compared(judged, outcome)
+    return outcome.kind == "tensor" and comparison is not None and not comparison.wrong_values
