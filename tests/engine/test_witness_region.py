@@ -66,6 +66,13 @@ def test_a_region_that_a_larger_call_refutes_is_not_stated() -> None:
     assert found_on(calls, predicate, one((1,)), lambda call, y: True) == (words, NOWHERE_SIMPLE, 1)
 
 
+def test_a_large_witness_makes_no_larger_call() -> None:
+    words, calls, predicate = next(
+        known for known in KNOWN_REGIONS if known[0] == "the last n % 16 values of a row of n"
+    )
+    assert found_on(calls, predicate, one((1000, 3)), predicate) == (words, NOWHERE_SIMPLE, 0)
+
+
 def test_a_region_that_the_witness_contradicts_is_searched_again() -> None:
     calls = per_tensor(6) + per_tensor(6, scale_recipe="negative")
     words = "the scale is negative"

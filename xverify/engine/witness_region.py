@@ -19,6 +19,9 @@ from xverify.verify.region import NOWHERE_SIMPLE, Region, Sample, contradicts, h
 REPEATED = 67
 """The number of times that a larger call repeats each row and channel: more than a vector, and no multiple of one."""
 
+MOST_VALUES = 1 << 18
+"""The number of values that a larger call may have. A witness that was not shrunk may be large itself."""
+
 
 def settle_region(finding: Finding, contract: Contract, ask: Callable[[Call], Outcome]) -> None:
     """Replace the region of a finding if its witness contradicts it.
@@ -41,14 +44,21 @@ def settle_region(finding: Finding, contract: Contract, ask: Callable[[Call], Ou
     if not contradicts(finding.region, sample, is_partial):
         if not is_vacuous(finding.region, sample):
             return
-        call = larger(finding.call)
-        beyond = _sample(contract, call, ask(call)) if contract.judge(call).verdict == "allowed" else None
+        beyond = _beyond(finding.call, contract, ask)
         if beyond is not None and _predicts(finding.region, beyond, is_partial):
             return
         seen += [] if beyond is None else [beyond]
     again = region([*finding.samples, *seen])
     is_shown = not any(contradicts(again, each, is_partial) or is_vacuous(again, each) for each in seen)
     finding.region = again if is_shown else Region(NOWHERE_SIMPLE, "", 0, finding.region.wrong)
+
+
+def _beyond(witness: Call, contract: Contract, ask: Callable[[Call], Outcome]) -> Sample | None:
+    """The larger call with its wrong values; None if it cannot be made, or shows none."""
+    if witness.values * REPEATED ** min(2, len(witness.data.shape)) > MOST_VALUES:
+        return None
+    call = larger(witness)
+    return _sample(contract, call, ask(call)) if contract.judge(call).verdict == "allowed" else None
 
 
 def larger(call: Call) -> Call:
