@@ -286,6 +286,12 @@ def test_a_sentence_that_no_implementation_follows_is_one_cause_in_the_text() ->
         (finding("violation", "a", recipe="a", max_ulp=-1), Severity.WRONG),
         (finding("violation", "a", recipe="a", max_ulp=1 << 23, range_places=3), Severity.LAST_PLACES),
         (finding("violation", "a", recipe="a", max_ulp=1 << 23, range_places=1 << 20), Severity.WRONG),
+        # 16 last places of bfloat16 are an eighth of the range.
+        (
+            finding("violation", "a", recipe="a", max_ulp=1 << 7, range_places=2, out_dtype="bfloat16"),
+            Severity.LAST_PLACES,
+        ),
+        (finding("violation", "a", recipe="a", max_ulp=1 << 7, range_places=16, out_dtype="bfloat16"), Severity.WRONG),
         (finding("mixed", "a", recipe="a"), Severity.OPEN),
         (finding("wrongly-rejected", "integer:ValueError"), Severity.REFUSES),
         (finding("nondeterministic", "threads=8"), Severity.WRONG),

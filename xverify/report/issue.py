@@ -27,7 +27,7 @@ from xverify.report.short_script import Short, short_program
 from xverify.report.summary import Json
 from xverify.verify.cause_keys import QUANTIZES_WRONGLY
 from xverify.verify.cause_titles import exact_number, some
-from xverify.verify.causes import FEW_PLACES
+from xverify.verify.causes import is_near_in_range
 from xverify.verify.variants import setting_of, without_setting
 
 if TYPE_CHECKING:
@@ -302,7 +302,7 @@ def _extent(case: Case) -> list[str]:
         distance = ""
     elif any(each["max_ulp"] < 0 for each in case.counted):
         distance = "; some are NaN instead of a number, or a number instead of NaN"
-    elif all(0 < each.get("range_places", 0) <= FEW_PLACES for each in case.counted):
+    elif all(map(is_near_in_range, case.counted)):
         places = max(each["range_places"] for each in case.counted)
         distance = (
             f"; up to {summary.plural(places, 'last place')} of the range's larger end from the nearest allowed result"

@@ -37,7 +37,10 @@ NOBODY = "nobody:"
 """The beginning of the mistake of a sentence that no implementation follows."""
 
 FEW_PLACES = 16
-"""The number of last places of a range up to which a wrong value is one of rounding."""
+"""The largest number of last places of a range that rounding makes wrong."""
+
+_FIRM_BITS = 6
+"""Bits of the significand that rounding never makes wrong, so that few places of bfloat16 are fewer: two."""
 
 _COMMONEST_FIRST = ("per_tensor", "per_axis", "blocked")
 
@@ -281,13 +284,19 @@ def severity(key: CauseKey, group: Sequence[Json]) -> Severity:
     }.get(key.kind, Severity.OPEN)
 
 
+def is_near_in_range(finding: Json) -> bool:
+    """True if each wrong value is wrong in few last places of its range."""
+    most = 2.0 ** (MANTISSA_BITS.get(finding["out_dtype"], 0) - _FIRM_BITS)
+    return 0 < finding.get("range_places", 0) <= min(FEW_PLACES, most)
+
+
 def _by_a_factor(finding: Json) -> bool:
     """True if some value is wrong by a factor of two or more, judged by its distance in ULP.
 
     A graph may end in codes, which have no ULP. Then the values of the witness decide. Near 0, a range formula is the difference
     of larger numbers: a value that is wrong in few of their last places is wrong by no factor.
     """
-    if 0 < finding.get("range_places", 0) <= FEW_PLACES:
+    if is_near_in_range(finding):
         return False
     witness = finding["witness"] or {}
     out = witness["got"]["tensor"]["dtype"] if witness.get("in_graph") else finding["out_dtype"]
