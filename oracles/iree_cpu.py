@@ -166,7 +166,7 @@ def _standard_error_in(file: IO[bytes]) -> Iterator[None]:
 
 def short_form(call: ShortCall) -> Optional[ShortForm]:
     """The model, imported and compiled. None for bfloat16 before 3.12, whose arrays for NumPy lack it."""
-    release = tuple(map(int, re.findall(r"\d+", call.version)[:2]))
+    release = tuple(map(int, re.findall(r"\d{1,4}", call.version)[:2]))
     if release < (3, 12) and "bfloat16" in (call.out_dtype, *(tensor.dtype for tensor in call.tensors.values())):
         return None
     (imported,), lines, inputs = compiled_lines(call)

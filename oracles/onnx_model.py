@@ -312,8 +312,12 @@ def compiled_lines(call: ShortCall) -> Tuple[List[str], List[str], List[str]]:
 
 
 def type_name(dtype: str) -> str:
-    """ONNX's name of a dtype in Python: TensorProto.FLOAT."""
-    return "TensorProto." + _NAMES.get(dtype, dtype.replace("_", "").upper())
+    """ONNX's name of a dtype in Python: TensorProto.FLOAT.
+
+    An attribute of a report may be any text, which must not become code.
+    """
+    known = dtype.replace("_", "").upper() if dtype in (*BITS, "bool") else "UNDEFINED"
+    return "TensorProto." + _NAMES.get(dtype, known)
 
 
 def model_imports(call: ShortCall, constants: Sequence[str]) -> str:

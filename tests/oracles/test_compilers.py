@@ -120,7 +120,9 @@ def test_short_forms(module: Any, edition: str, path: str, parts: list[str]) -> 
     assert [part for part in parts if part not in text] == []
 
 
-@pytest.mark.parametrize(("version", "is_made"), [("3.13.0", True), ("3.12.1", True), ("3.11.0", False), ("", False)])
+@pytest.mark.parametrize(
+    ("version", "is_made"), [("3.13.0", True), ("3.12.1", True), ("3.11.0", False), ("", False), ("9" * 5000, True)]
+)
 def test_iree_has_a_short_form_for_bfloat16_where_its_arrays_have_it(version: str, is_made: bool) -> None:
     call = linear(ONNX, tensor("int8", [1, 2]), tensor("bfloat16", 0.5))
     form = iree_cpu.short_form(ShortCall(ONNX, dict(call.tensors), {}, "iree", "iree", "", "bfloat16", None, version))

@@ -16,11 +16,12 @@ from walked_calls import about, forgotten  # noqa: F401
 
 from xverify import contracts
 from xverify.core.call import Call
+from xverify.core.dtypes import tensor
 from xverify.core.line import call_to_line
 from xverify.core.neighbours import result_dtype
 from xverify.core.surroundings import surround
 from xverify.oracles import iree_cpu, onnx_reference, onnxruntime_cpu, openvino_cpu, tvm_cpu
-from xverify.oracles.onnx_model import CONSTANTS, STATIC
+from xverify.oracles.onnx_model import CONSTANTS, STATIC, model_lines
 from xverify.oracles.short_form import ShortCall
 from xverify.report.short_script import operand
 from xverify.strategies.surrounded import surrounded_calls
@@ -104,3 +105,12 @@ def test_a_model_whose_types_are_wrong_is_not_taken() -> None:
     model.graph.output[0].type.tensor_type.elem_type = TensorProto.INT8
     with pytest.raises(AssertionError, match="type"):
         checked(model, call)
+
+
+def test_a_type_that_is_any_text_becomes_no_code() -> None:
+    """The output's type of a forbidden call in a graph declares the graph's result."""
+    operands = {"x": tensor("int8", [1, 2]), "scale": tensor("float32", 0.5)}
+    call = Call("ai.onnx/DequantizeLinear-25", operands, {"output_dtype": "int8, []); run("}, around=("y>relu:0",))
+    lines = model_lines(short_call(call, ""))
+    (declared,) = [line for line in lines if line.startswith("outputs = ")]
+    assert declared == 'outputs = [helper.make_tensor_value_info("y_1", TensorProto.UNDEFINED, [2])]'
