@@ -287,7 +287,8 @@ def severity(key: CauseKey, group: Sequence[Json]) -> Severity:
 def is_near_in_range(finding: Json) -> bool:
     """True if each wrong value is wrong in few last places of its range."""
     most = 2.0 ** (MANTISSA_BITS.get(finding["out_dtype"], 0) - _FIRM_BITS)
-    return 0 < finding.get("range_places", 0) <= min(FEW_PLACES, most)
+    places = int(finding.get("range_places", 0))
+    return 0 < places <= min(FEW_PLACES, most)
 
 
 def _by_a_factor(finding: Json) -> bool:
