@@ -118,14 +118,19 @@ def test_a_rewrite_that_graphs_show_before_another_mistake_explains_others() -> 
     assert judged is not None
     assert judged.cell is not None
 
-    def fault(*found: tuple[str, bool]) -> GraphFault:
+    def fault(*found: tuple[str, bool], edition: str = ONNX.id) -> GraphFault:
         every = tuple(Explanation(Rewrite(name, name), is_strong) for name, is_strong in found)
-        return GraphFault(SUBJECT, judged.cell, judged, Outcome("hang"), None, explanations=every)
+        cell = replace(judged.cell, contract=edition)
+        return GraphFault(SUBJECT, cell, judged, Outcome("hang"), None, explanations=every)
 
     few = fault(("graph:unrounded", False), ("graph:truncates", False))
-    assert shown_rewrites([few])[SUBJECT.name] == {}
+    whose = SUBJECT.name, ONNX.id
+    assert shown_rewrites([few])[whose] == {}
+    assert (
+        shown_rewrites([few, fault(("graph:unrounded", True), edition="ai.onnx/DequantizeLinear-25")])[whose] == {}
+    ), "another edition"
     both = fault(("graph:unrounded:fake-quantize", True), ("graph:truncates-too", True))
-    shown = shown_rewrites([few, both])[SUBJECT.name]
+    shown = shown_rewrites([few, both])[whose]
     assert "graph:truncates" not in shown
     assert likeliest(few.explanations, shown) == Rewrite("graph:unrounded", "graph:unrounded")
 

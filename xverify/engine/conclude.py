@@ -10,7 +10,7 @@ import numpy as np
 
 from xverify.contracts.model import Contract
 from xverify.core.call import Outcome
-from xverify.engine.conclude_graphs import blame_graphs, by_rewrite, likely_rewrites, record_graphs
+from xverify.engine.conclude_graphs import Whose, blame_graphs, by_rewrite, likely_rewrites, record_graphs
 from xverify.engine.departing import settle_departures
 from xverify.engine.open_calls import conclude_open_calls
 from xverify.engine.record import record
@@ -54,12 +54,12 @@ def conclude(state: RunState) -> None:
     settle_departures(state)
 
 
-def _violations(state: RunState, likely: Mapping[str, Collection[str]]) -> None:
+def _violations(state: RunState, likely: Mapping[Whose, Collection[str]]) -> None:
     wrong: SamplesOf = defaultdict(list)
     pieces: dict[tuple[Key, Standing], Recipe | None] = {}
-    for subject, _, tally, from_recipe, judged, outcome in state.tally.violations(state.is_time_to_shrink):
+    for subject, cell, tally, from_recipe, judged, outcome in state.tally.violations(state.is_time_to_shrink):
         discrepancy = by_rewrite(
-            subject, from_recipe, judged, outcome, tally.evidence.wrong, likely.get(subject.name, ())
+            subject, from_recipe, judged, outcome, tally.evidence.wrong, likely.get((subject.name, cell.contract), ())
         )
         equal = tuple(reading.name for reading in tally.evidence.others or ())
         counted = _counted(discrepancy, _explained(tally), tally.wrong)

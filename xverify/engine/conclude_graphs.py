@@ -34,6 +34,10 @@ MOST_REPETITIONS = 3
 """Number of times that a call is made again if nothing explains its values. Memory that was never written may differ."""
 
 
+Whose = tuple[str, str]
+"""An implementation and an edition, by name. What an edition shows must not depend on the other editions of a session."""
+
+
 @dataclass(frozen=True, eq=False)
 class GraphFault:
     """A call whose graph gave wrong values."""
@@ -51,11 +55,15 @@ class GraphFault:
     explanations: tuple[Explanation, ...] = ()
     """Every rewrite that explains the values, the simplest first."""
 
+    @property
+    def whose(self) -> Whose:
+        return self.subject.name, self.cell.contract
+
 
 def blame_graphs(state: RunState) -> list[GraphFault]:
     """Ask for the lone call of each faulty graph, and count its wrong values among those of lone calls.
 
-    Often several rewrites explain a graph. The one that explains most graphs of the implementation is taken.
+    Often several rewrites explain a graph. The one that explains most graphs of the implementation under the edition is taken.
     """
     faults = [
         _blamed(state, subject, cell, judged, outcome)
@@ -64,26 +72,24 @@ def blame_graphs(state: RunState) -> list[GraphFault]:
     ]
     shown = shown_rewrites(faults)
     return [
-        replace(fault, rewrite=likeliest(fault.explanations, shown[fault.subject.name]))
-        if fault.explanations
-        else fault
+        replace(fault, rewrite=likeliest(fault.explanations, shown[fault.whose])) if fault.explanations else fault
         for fault in faults
     ]
 
 
-def shown_rewrites(faults: Sequence[GraphFault]) -> defaultdict[str, Counter[str]]:
-    """The number of graphs that each rewrite explains, by implementation.
+def shown_rewrites(faults: Sequence[GraphFault]) -> defaultdict[Whose, Counter[str]]:
+    """The number of graphs that each rewrite explains, by implementation and edition.
 
     Rewrites that no graph shows clearly, alone or before another mistake, are left out.
     """
-    counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    clear: defaultdict[str, set[str]] = defaultdict(set)
+    counts: defaultdict[Whose, Counter[str]] = defaultdict(Counter)
+    clear: defaultdict[Whose, set[str]] = defaultdict(set)
     for fault in faults:
-        counts[fault.subject.name].update(each.rewrite.name for each in fault.explanations)
-        clear[fault.subject.name].update(each.rewrite.name for each in fault.explanations if each.is_strong)
-    for name, counter in counts.items():
+        counts[fault.whose].update(each.rewrite.name for each in fault.explanations)
+        clear[fault.whose].update(each.rewrite.name for each in fault.explanations if each.is_strong)
+    for whose, counter in counts.items():
         for rewrite in list(counter):
-            if not any(shown == rewrite or shown.startswith(f"{rewrite}:") for shown in clear[name]):
+            if not any(shown == rewrite or shown.startswith(f"{rewrite}:") for shown in clear[whose]):
                 del counter[rewrite]
     return counts
 
@@ -99,11 +105,11 @@ def likeliest(explanations: Sequence[Explanation], shown: Counter[str]) -> Rewri
     return max(rewrites, key=lambda rewrite: shown[rewrite.name], default=None)
 
 
-def likely_rewrites(faults: Sequence[GraphFault]) -> defaultdict[str, set[str]]:
-    """The names of the rewrites that explain graphs, by implementation."""
-    likely: defaultdict[str, set[str]] = defaultdict(set)
+def likely_rewrites(faults: Sequence[GraphFault]) -> defaultdict[Whose, set[str]]:
+    """The names of the rewrites that explain graphs, by implementation and edition."""
+    likely: defaultdict[Whose, set[str]] = defaultdict(set)
     for fault in faults:
-        likely[fault.subject.name].update([] if fault.rewrite is None else [fault.rewrite.name])
+        likely[fault.whose].update([] if fault.rewrite is None else [fault.rewrite.name])
     return likely
 
 
@@ -206,7 +212,7 @@ def _record_named(state: RunState, fault: GraphFault) -> bool:
     discrepancy = None
     if fault.rewrite is not None:
         discrepancy = violates_in_graph(judged, name, got, comparison, fault.rewrite.name)
-    elif (by := explain_by_recipe(judged.contract, judged.call, got, _recipes(state, name))) is not None:
+    elif (by := explain_by_recipe(judged.contract, judged.call, got, _recipes(state, fault.whose))) is not None:
         discrepancy = violates_by_recipe(judged, name, got, comparison, by.recipe.name, by.equal)
     if discrepancy is not None and not _shown_alone(state, fault, discrepancy):
         record(state, discrepancy, fault.subject, judged, fault.outcome)
@@ -232,11 +238,11 @@ def _not_repeated(state: RunState, fault: GraphFault) -> Discrepancy | None:
     return None
 
 
-def _recipes(state: RunState, name: str) -> list[str]:
-    """The names of the recipes that explain findings of an implementation, those of most findings first."""
+def _recipes(state: RunState, whose: Whose) -> list[str]:
+    """The names of the recipes that explain findings of an implementation and edition, commonest first."""
     counts: Counter[str] = Counter()
     for finding in state.findings.sorted():
-        if finding.key.subject == name and finding.attribution is not None:
+        if (finding.key.subject, finding.key.contract) == whose and finding.attribution is not None:
             counts.update({finding.attribution.reading, *finding.equal})
     return sorted(counts, key=lambda recipe: (-counts[recipe], recipe))
 
@@ -266,7 +272,7 @@ def by_rewrite(
         judged: the call that shows it.
         outcome: its outcome.
         wrong: the kept calls of the cell with wrong values.
-        likely: names of rewrites that other graphs of the implementation show.
+        likely: names of rewrites that other graphs of the implementation and the edition show.
     """
     got = outcome.tensor
     if not judged.call.around or got is None or not (discrepancy.attribution is None or _in_graphs(discrepancy, wrong)):
