@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from sampled_calls import ONNX, sample_of
 
@@ -12,7 +13,7 @@ from xverify.core.call import Call, Outcome, Tensor
 from xverify.core.dtypes import tensor
 from xverify.core.verdict import Verdict
 from xverify.engine.needed import NEGATIVE_AXIS, REPEATED, learn_need
-from xverify.verify.findings import Finding, Key, Subject
+from xverify.verify.findings import Discrepancy, Finding, Findings, Key, Subject
 from xverify.verify.legal import legal_set
 
 RIGHT, WRONG, DEAD, UNASKED = "right", "wrong", "dead", "unasked"
@@ -71,6 +72,23 @@ def test_a_death_that_comes_at_times_shows_no_need() -> None:
 def test_a_finding_that_other_calls_show_from_the_front_needs_none() -> None:
     assert need(RIGHT, Verdict.VIOLATION, wrong_at=0) == ("", [])
     assert need(RIGHT, Verdict.VIOLATION, wrong_at=-2) == (NEGATIVE_AXIS, [0] * REPEATED)
+
+
+@pytest.mark.parametrize(("axes", "needs"), [((-2, -1), NEGATIVE_AXIS), ((-2, 1), "")])
+def test_a_death_that_came_from_the_front_too_needs_none(axes: tuple[int, ...], needs: str) -> None:
+    """All deaths on allowed calls are one finding, and its smallest call need not be like the others."""
+    findings, key = Findings(), Key("a", ONNX, Verdict.CRASH, f"{ONNX}/formula", "allowed:values")
+    for number, axis in enumerate(axes):
+        operands = {"x": tensor("int8", np.ones((2, 2 + number))), "scale": tensor("float32", [0.5, 0.5])}
+        call = Call(ONNX, operands, {"axis": axis})
+        findings.add(Discrepancy(key, "a"), Subject("a", "1", "oracle"), call, Outcome("crash"), None, number)
+    (finding,) = findings.sorted()
+
+    def ask(call: Call) -> Outcome:
+        return Outcome("tensor", Tensor("float32", legal_set(contracts.get(ONNX), call).codes(0)))
+
+    learn_need(finding, contracts.get(ONNX), ask)
+    assert finding.needs == needs
 
 
 def test_calls_without_a_negative_axis_and_forbidden_ones_are_not_made_again() -> None:

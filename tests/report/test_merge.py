@@ -193,6 +193,23 @@ def test_the_smaller_witness_is_kept():
         assert finding["summary"] == one["findings"][0]["summary"]
 
 
+@pytest.mark.parametrize(
+    ("second", "merges"),
+    [
+        ({"needs": "a negative axis", "range_places": 5}, {"needs": "a negative axis", "range_places": 5}),
+        ({}, {}),
+    ],
+)
+def test_a_need_and_a_distance_in_a_range_remain_if_each_run_has_them(second: dict[str, Any], merges: dict[str, Any]):
+    """Reports of older versions have neither."""
+    one, two = another(1), another(2)
+    one["findings"][0] |= {"needs": "a negative axis", "range_places": 3}
+    two["findings"][0] |= second
+    for order in ([one, two], [two, one]):
+        (finding,) = [f for f in merged(order)["findings"] if f["id"] == one["findings"][0]["id"]]
+        assert {name: finding[name] for name in ("needs", "range_places") if name in finding} == merges
+
+
 def test_a_clause_is_departed_from_if_it_was_in_any_run():
     one, two = another(1), another(2)
 

@@ -436,6 +436,8 @@ def folded(listed: Sequence[Json], first: Json | None = None) -> dict[str, Any]:
         whole["range_places"] = max(finding["range_places"] for finding in listed)
     else:
         whole.pop("range_places", None)
+    if any(finding.get("needs") != whole.get("needs") for finding in listed):
+        whole.pop("needs", None)
     whole["known"] = any(finding["known"] for finding in listed)
     cells = {json.dumps(cell, sort_keys=True): cell for finding in listed for cell in finding["cells"]}
     whole["cells"] = [cells[text] for text in sorted(cells)]

@@ -39,7 +39,9 @@ def learn_need(finding: Finding, contract: Contract, ask: Callable[[Call], Outco
     judged = verdicts.judge(contract, equal)
     if {judged.judgement.verdict, contract.judge(call).verdict} != {"allowed"} or finding.unconfirmed:
         return
-    if any(sample.wrong.any() and from_front(sample.call) is None for sample in finding.samples):
+    if finding.seen_from_front or any(
+        sample.wrong.any() and from_front(sample.call) is None for sample in finding.samples
+    ):
         return
     if all(_is_right(judged, ask(equal)) for _ in range(REPEATED)):
         finding.needs = NEGATIVE_AXIS

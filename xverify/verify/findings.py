@@ -10,6 +10,7 @@ from xverify.contracts.model import Cell
 from xverify.core.call import Call, Outcome
 from xverify.core.dtypes import common_first
 from xverify.core.verdict import Verdict
+from xverify.strategies.plainer import from_front
 from xverify.verify.attribute import Attribution
 from xverify.verify.departures import Departure
 from xverify.verify.region import Region
@@ -181,6 +182,8 @@ class Finding:
     """For a death on a call that is not allowed: true if the implementation survives an allowed call near it; None if unknown."""
     unconfirmed: bool = False
     """For a death: true if no new process showed it again, neither on the witness nor on a smaller call."""
+    seen_from_front: bool = False
+    """True if a call without a negative axis shows it."""
     needs: str = ""
     """The need of the witness: an equal call without it gets an allowed result. "" if none is known."""
     lowest: str = ""
@@ -285,6 +288,7 @@ class Findings:
             finding.change, finding.words = discrepancy.change, discrepancy.words
         finding.equal = frozenset(discrepancy.equal) & (finding.equal if not new else frozenset(discrepancy.equal))
         finding.paths.add(subject.options)
+        finding.seen_from_front |= call is not None and from_front(call) is None
         finding.cases += cases
         finding.values += discrepancy.values
         finding.max_ulp = (
