@@ -29,7 +29,7 @@ class Severity(StrEnum):
         return member
 
     ENDS_PROCESS = "ends-process", "ends the process or writes memory on an allowed call", "bad"
-    WRONG = "wrong", "wrong by more than a factor of two", "bad"
+    WRONG = "wrong", "wrong by a factor of two or more", "bad"
     LAST_PLACES = "last-places", "wrong by less than a factor of two", "warn"
     REFUSES = "refuses", "refuses allowed calls", "warn"
     OPEN = "open", "affects only what the text leaves open", "open"

@@ -28,7 +28,7 @@ TEXTS = "The texts"
 _LABELS: Mapping[Severity, str] = {
     Severity.ENDS_PROCESS: "ends the process",
     Severity.WRONG: "wrong values",
-    Severity.LAST_PLACES: "wrong by less than a factor",
+    Severity.LAST_PLACES: "wrong by less than a factor of two",
     Severity.REFUSES: "refuses",
     Severity.OPEN: "left open",
     Severity.NO_VALIDATION: "no validation",
