@@ -390,3 +390,19 @@ def test_an_absent_bound_that_is_taken_as_zero_is_named(edition: str, around: st
     rewrite = explain(contracts.get(edition), made, tensor("float32", got))
     assert rewrite is not None
     assert rewrite.words == "takes 0 for the absent bound of Clip"
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_an_operand_of_a_product_that_becomes_int8_is_named(number: int) -> None:
+    """The 1 beside 256 is 0 then, and shows where the weight times 256 is 0."""
+    x = np.random.default_rng(3).integers(-8, 8, (32, 32))
+    made = of_types("int4", x, "float32", 0.5, f"y>matmul:{number}")
+    inputs = surround(made).inputs.values()
+    (matrix,) = (
+        values(each.dtype, each.codes) for each in inputs if each.shape == (32, 32) and each.dtype == "float32"
+    )
+    step = np.abs(matrix).max(1 - number, keepdims=True) / 127
+    operand = np.rint(matrix / step) * step
+    assert (operand == 0).sum() == (matrix == 0).sum() + 16
+    codes = np.clip(np.rint(operand @ x if number == 0 else x @ operand), -8, 7)
+    assert explained(made, "int4", codes) == "quantizes the other operand of MatMul to int8"
