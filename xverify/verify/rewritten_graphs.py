@@ -70,7 +70,7 @@ class Candidate:
     rounding: str = ""
     """The way in which QuantizeLinear rounds: a way of `quantized_by`; "" for that of its text."""
     is_special: bool = False
-    """True if the mistake changes one value only: a zero, or an infinity."""
+    """True if the mistake changes few values only: those beside a zero, or an infinity."""
     is_doubtful: bool = False
     """True if it blames one of several operators, which only a graph without the others can show."""
     is_constant: bool = False
@@ -559,7 +559,7 @@ def _with_int8_operand(graph: Graph, path: Sequence[Node]) -> Iterator[Candidate
             )
             if not kept.same_bits(matrix):
                 rewrite = _rewrite("int8-operand:MatMul", "quantizes the other operand of MatMul to int8")
-                yield Candidate(rewrite, replace(graph, inputs={**graph.inputs, name: kept}))
+                yield Candidate(rewrite, replace(graph, inputs={**graph.inputs, name: kept}), is_special=True)
 
 
 def _with_zeros(graph: Graph, path: Sequence[Node]) -> Iterator[Candidate]:
