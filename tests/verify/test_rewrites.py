@@ -243,6 +243,17 @@ def test_a_pair_is_added_around_a_subnormal_scale_too() -> None:
     assert rewrite.words == "quantizes the result again to uint8 without a zero point"
 
 
+def test_a_pair_is_added_around_an_infinite_scale_too() -> None:
+    """The quotient of two infinities becomes 0, and the product with the scale NaN."""
+    x, scale = tensor("int8", (1, -39)), tensor("float32", np.inf)
+    made = Call(EDITION.id, {"x": x, "scale": scale}, {}, around=("y>unsqueeze:0",))
+    got = tensor("float32", (np.nan, np.nan))
+    assert explain(EDITION, made, got) is None
+    rewrite = explain(EDITION, made, got, ("graph:quantizes-again:uint8",))
+    assert rewrite is not None
+    assert explain(EDITION, made, tensor("float32", (2.0, np.nan)), ("graph:quantizes-again:uint8",)) is None
+
+
 def of_types(dtype: str, numbers: object, scale_dtype: str, scale: float, *around: str, **more: Tensor) -> Call:
     tensors = {"x": tensor(dtype, numbers), "scale": tensor(scale_dtype, scale), **more}
     return Call(EDITION.id, tensors, {}, around=around)
