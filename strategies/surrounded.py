@@ -187,7 +187,7 @@ _IDIOMS = (
     Idiom(("y>gather:0",), _NARROW, "per_axis", axis=-1, constants="data", shape=_TABLE),
     Idiom(("y>gather:0",), _NARROW, "per_axis", constants="data", shape=_TABLE),
     Idiom(("y>gather:0",), (*_COMMON, *_NARROW), "blocked", axis=-1, constants="data", shape=_TABLE),
-    Idiom(("y>matmul:0",), granularity="blocked", constants="data", block_size=32),
+    Idiom(("y>matmul:0",), (*_COMMON, *_NARROW), "blocked", constants="data", block_size=32),
     Idiom(("y>matmul:1",), _NARROW, "blocked", axis=1, constants="data", block_size=128),
     Idiom(("y>matmul:0",), granularity="per_axis", axis=-1, constants="data"),
     Idiom(("x<quantize:0", "y>recast:0"), constants="parameters"), Idiom(("x<quantize:0", "y>maxpool:1")),

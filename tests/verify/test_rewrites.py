@@ -243,6 +243,17 @@ def test_a_pair_is_added_around_a_subnormal_scale_too() -> None:
     assert rewrite.words == "quantizes the result again to uint8 without a zero point"
 
 
+def test_a_pair_is_added_around_an_infinite_scale_too() -> None:
+    """The quotient of two infinities becomes 0, and the product with the scale NaN."""
+    x, scale = tensor("int8", (1, -39)), tensor("float32", np.inf)
+    made = Call(EDITION.id, {"x": x, "scale": scale}, {}, around=("y>unsqueeze:0",))
+    got = tensor("float32", (np.nan, np.nan))
+    assert explain(EDITION, made, got) is None
+    rewrite = explain(EDITION, made, got, ("graph:quantizes-again:uint8",))
+    assert rewrite is not None
+    assert explain(EDITION, made, tensor("float32", (2.0, np.nan)), ("graph:quantizes-again:uint8",)) is None
+
+
 def of_types(dtype: str, numbers: object, scale_dtype: str, scale: float, *around: str, **more: Tensor) -> Call:
     tensors = {"x": tensor(dtype, numbers), "scale": tensor(scale_dtype, scale), **more}
     return Call(EDITION.id, tensors, {}, around=around)
@@ -390,3 +401,25 @@ def test_an_absent_bound_that_is_taken_as_zero_is_named(edition: str, around: st
     rewrite = explain(contracts.get(edition), made, tensor("float32", got))
     assert rewrite is not None
     assert rewrite.words == "takes 0 for the absent bound of Clip"
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_an_operand_of_a_product_that_becomes_int8_is_named(number: int) -> None:
+    """The 1 beside 256 is 0 then, and shows where the weight times 256 is 0."""
+    x = np.random.default_rng(3).integers(-8, 8, (32, 32))
+    made = of_types("int4", x, "float32", 0.5, f"y>matmul:{number}")
+    inputs = surround(made).inputs.values()
+    (matrix,) = (
+        values(each.dtype, each.codes) for each in inputs if each.shape == (32, 32) and each.dtype == "float32"
+    )
+    step = np.abs(matrix).max(1 - number, keepdims=True) / 127
+    operand = np.rint(matrix / step) * step
+    assert (operand == 0).sum() == (matrix == 0).sum() + 16
+    codes = np.clip(np.rint(operand @ x if number == 0 else x @ operand), -8, 7)
+    words = "quantizes the other operand of MatMul to int8"
+    assert explained(made, "int4", codes) == words
+    x = np.where(x == 0, 1, x)
+    x[1 if number == 0 else 3, 3 if number == 0 else 1] = 0  # one element of a wide product shows it
+    made = of_types("int4", x, "float32", 0.5, f"y>matmul:{number}")
+    codes = np.clip(np.rint(operand @ x if number == 0 else x @ operand), -8, 7)
+    assert explained(made, "int4", codes) == words

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xverify.contracts.model import Cell
-from xverify.core.call import Call, Outcome, Tensor
+from xverify.core.call import Outcome, Tensor
 from xverify.core.verdict import Verdict
 from xverify.engine.record import record
 from xverify.engine.state import RunState
@@ -174,12 +174,17 @@ def _fewest_words(state: RunState, subject: Subject, judged: Judged, outcome: Ou
 
 
 def _alone(state: RunState, subject: Subject, judged: Judged) -> _Alone | None:
-    """The call without the words that change values; None if its values are right, or the worker is lost."""
-    if subject.name in state.pool.failures:
-        return None
-    call: Call = without_changes(judged.call)
-    lone = verdicts.judge(judged.contract, call, judged.number)
-    answer = state.pool.ask(subject, call)
+    """The call without the words that change values; None if its values are right, or the worker is lost.
+
+    The call goes without any words if the others are refused, as an optimiser's mistake may do.
+    """
+    for call in (without_changes(judged.call), replace(judged.call, around=())):
+        if subject.name in state.pool.failures:
+            return None
+        lone = verdicts.judge(judged.contract, call, judged.number)
+        answer = state.pool.ask(subject, call)
+        if answer.tensor is not None or not call.around:
+            break
     comparison = verdicts.compared(lone, answer)
     if comparison is None or not comparison.wrong_values or answer.tensor is None:
         return None

@@ -70,7 +70,7 @@ class Candidate:
     rounding: str = ""
     """The way in which QuantizeLinear rounds: a way of `quantized_by`; "" for that of its text."""
     is_special: bool = False
-    """True if the mistake changes one value only: a zero, or an infinity."""
+    """True if the mistake changes few values only: those beside a zero, or an infinity."""
     is_doubtful: bool = False
     """True if it blames one of several operators, which only a graph without the others can show."""
     is_constant: bool = False
@@ -120,6 +120,7 @@ def candidates(graph: Graph) -> Iterator[Candidate]:
     yield from _on_another_axis(graph, path)
     yield from _with_odd_results(graph, path)
     yield from _with_bound_of_zero(graph, path)
+    yield from _with_int8_operand(graph, path)
     # Another rounding is likelier than another formula: lone calls, whose results have no rounding, would show the latter.
     if any(node.operator == QUANTIZE for node in path):
         for way in WRONG_ROUNDINGS:
@@ -542,6 +543,23 @@ def _with_bound_of_zero(graph: Graph, path: Sequence[Node]) -> Iterator[Candidat
             constants, bounded = {}, replace(node, attributes={**node.attributes, ends[0]: 0.0})
         nodes = tuple(bounded if each is node else each for each in graph.nodes)
         yield Candidate(rewrite, replace(graph, nodes=nodes, constants={**graph.constants, **constants}))
+
+
+def _with_int8_operand(graph: Graph, path: Sequence[Node]) -> Iterator[Candidate]:
+    """The graph with a MatMul whose other operand loses what int8 cannot hold beside its largest number."""
+    for node in path:
+        for name in node.inputs if node.operator == "MatMul" else ():
+            if name not in graph.inputs:
+                continue
+            matrix = graph.inputs[name]
+            numbers = np.abs(values(matrix.dtype, matrix.codes)).reshape(matrix.shape)
+            largest = numbers.max(-1 if name == node.inputs[0] else -2, keepdims=True)  # 127, in int8
+            kept = Tensor(
+                matrix.dtype, np.where(numbers * 127 > largest / 2, matrix.codes, 0).astype(matrix.codes.dtype)
+            )
+            if not kept.same_bits(matrix):
+                rewrite = _rewrite("int8-operand:MatMul", "quantizes the other operand of MatMul to int8")
+                yield Candidate(rewrite, replace(graph, inputs={**graph.inputs, name: kept}), is_special=True)
 
 
 def _with_zeros(graph: Graph, path: Sequence[Node]) -> Iterator[Candidate]:

@@ -101,8 +101,13 @@ def quantized_by(
             kept = np.where(np.isinf(quotient), lowest, kept) if way == _LOWEST else kept
             # The sum with the zero point is in int32, too.
             kept = np.mod(numbers + 2.0**31, 2.0**32) - 2.0**31 if way == _INT32 else kept
+            # No text says what such a way makes of a quotient that is not finite: 0, or an end of the range.
+            for end in (lowest, highest) if way == PLAIN else ():
+                pieces.append(
+                    encode(dtype, np.where(np.isfinite(quotient), np.clip(kept, lowest, highest), end).astype(np.int64))
+                )
             pieces.append(encode(dtype, np.clip(kept, lowest, highest).astype(np.int64)))
-    unclear = np.isnan(exact) if way in BEYOND else ~np.isfinite(exact)
+    unclear = np.isnan(exact) if way in BEYOND else ~np.isfinite(exact) & (way != PLAIN)
     return united(dtype, np.concatenate(pieces), x.open | unclear.any(0))
 
 
