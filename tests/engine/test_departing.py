@@ -29,3 +29,21 @@ def test_a_cast_that_rounds_wrongly_is_one_mistake_in_each_stage() -> None:
     settle_departures(cast(Any, state))
     by_name = {finding.key.detail: finding.departures for finding in findings.sorted()}
     assert [(each.stage, each.actual) for each in by_name["truncated"]] == [("final", "last-bit")]
+
+
+def test_each_departure_has_the_clause_that_it_contradicts() -> None:
+    """A product in float32 contradicts the sentence on precision, also beside a wrong cast of infinity."""
+    findings = Findings()
+    tensors = {"x": tensor("int16", [1]), "scale": tensor("float32", 0.1)}
+    call = Call(EDITION.id, tensors, {"output_dtype": "float16"})
+    name = "rounded-float32+clamped"
+    key = Key("a", EDITION.id, Verdict.VIOLATION, f"{EDITION.id}/formula", name)
+    made = Discrepancy(key, "", Attribution(name, "", 1, 1), 1)
+    findings.add(made, Subject("a", "1", "oracle"), call, Outcome("tensor"), None, 0)
+    state = SimpleNamespace(findings=findings, pool=SimpleNamespace(oracles={}), contract_of=lambda finding: EDITION)
+    settle_departures(cast(Any, state))
+    (settled,) = findings.sorted()
+    assert {each.stage: each.clause.rpartition("/")[2] for each in settled.departures} == {
+        "precision": "multiplication-precision",
+        "final": "formula",
+    }

@@ -191,6 +191,17 @@ def test_a_rounding_seen_only_beside_another_computation_is_a_step_of_it(
     assert max(len(cause.findings) for cause in listed) == len(made)
 
 
+def test_a_zero_without_its_sign_is_a_step_of_an_expansion() -> None:
+    """Beside a wrong cast, the sign is a mistake of its own."""
+    zero = _departure("zero", "unsigned")
+    for whole, count in ((_departure(*WHOLE), 1), (_departure("precision", "float32"), 2)):
+        made = [
+            finding("violation", "a", "int8", "a", departures=[zero, whole], subject="a"),
+            finding("violation", "b", "int4", "b", departures=[whole], subject="a"),
+        ]
+        assert len(grouped(made)) == count
+
+
 def test_a_title_names_a_graph_only_if_every_finding_needs_one() -> None:
     witness = {"call": {"around": ["y>relu:0"]}, "got": {"message": ""}, "legal": []}
     within, alone = finding("violation", "a", "int8", "a", witness=witness), finding("mixed", "a", "int4", "a")
@@ -270,6 +281,10 @@ def test_a_sentence_that_no_implementation_follows_is_one_cause_in_the_text() ->
     assert (cause.kind, cause.severity, len(cause.findings)) == ("text", Severity.OPEN, 4)
     sentence = "no implementation follows the sentence 'formula' of ai.onnx/DequantizeLinear"
     assert cause.title == f"{sentence}: each rounds the product to float16 first"
+    clamped = [{**ROUNDED, "clause": findings[0]["clause"]}, _departure("final", "clamped")]
+    several = finding("violation", "s", recipe="s", departures=clamped, subject="b", contract=editions[0])
+    several["clause"] = f"{editions[0]}/another"
+    assert {c.kind: len(c.findings) for c in grouped([*findings, several], about)} == {"text": 5, "values": 1}
     followed = {name: {**clause, "follow": ["c"]} for name, clause in CLAUSES.items()}
     assert [c.kind for c in grouped(findings, Context(followed, {}, frozenset(), {}))] == ["values", "values"]
 

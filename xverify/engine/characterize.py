@@ -59,7 +59,9 @@ def followers(state: RunState, contract: Contract, clause: str) -> dict[str, Any
     depart = [
         {"subject": finding.key.subject, "finding": finding.id}
         for finding in state.findings.sorted()
-        if finding.key.clause == clause and finding.key.verdict.is_fault and finding.subject.role != "edition"
+        if clause in (finding.key.clause, *(each.clause for each in finding.departures))
+        and finding.key.verdict.is_fault
+        and finding.subject.role != "edition"
     ]
     departing = {entry["subject"] for entry in depart}
     follow, untold = [], []

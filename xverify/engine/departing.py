@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from dataclasses import fields, replace
 
+from xverify.arithmetic.readings import EXACT, Stepwise
 from xverify.contracts.model import Contract
 from xverify.core.call import Call
 from xverify.core.errors import UnknownRecipeError
@@ -15,6 +17,8 @@ from xverify.verify.findings import Finding
 
 MOST_EQUAL = 24
 """Number of equal recipes of a finding whose departures are compared."""
+
+_STAGES = frozenset(field.name for field in fields(Stepwise))
 
 
 def settle_departures(state: RunState) -> None:
@@ -65,5 +69,13 @@ def _options(finding: Finding, contract: Contract, call: Call) -> list[tuple[Dep
         except UnknownRecipeError:
             continue
         if way:
-            listed.append(way)
+            listed.append(tuple(replace(each, clause=_clause(contract, call, each)) for each in way))
     return list(dict.fromkeys(listed))
+
+
+def _clause(contract: Contract, call: Call, departure: Departure) -> str:
+    """The clause that one stage of the linear formula contradicts; "" for another departure."""
+    if not isinstance(contract.readings(call)[0], Stepwise) or departure.stage not in _STAGES:
+        return ""
+    alone = replace(EXACT, **{departure.stage: departure.actual})  # type: ignore[arg-type]
+    return contract.value_clause(call, alone.name)

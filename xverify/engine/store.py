@@ -376,7 +376,8 @@ def _finding(state: RunState, finding: Finding, with_values: bool = True) -> dic
 
 
 def _departure(departure: Departure) -> dict[str, str]:
-    return {"stage": departure.stage, "is": departure.actual, "instead": departure.due, "words": departure.words}
+    words = {"stage": departure.stage, "is": departure.actual, "instead": departure.due, "words": departure.words}
+    return {**words, "clause": departure.clause} if departure.clause else words
 
 
 def _family(state: RunState, subject: Subject) -> str:

@@ -17,6 +17,7 @@ from xverify.core.severity import Severity
 from xverify.core.verdict import Verdict
 from xverify.verify import cause_titles
 from xverify.verify.cause_keys import (
+    EXPANDED,
     TEXT,
     UNEXPLAINED,
     UNROUNDED,
@@ -24,6 +25,7 @@ from xverify.verify.cause_keys import (
     CauseKey,
     Json,
     clause_in,
+    departure_token,
     detail_in,
     is_in_house,
     keys_of,
@@ -150,8 +152,11 @@ def _without_steps(groups: Mapping[CauseKey, list[Json]]) -> dict[CauseKey, list
         return (
             step.kind == whole.kind == VALUES
             and (step.family, names[step]) == (whole.family, names[whole])
-            and step.mistake.startswith(_STEPS)
-            and whole.mistake.startswith(_COMPUTATIONS)
+            and (
+                (step.mistake.startswith(_STEPS) and whole.mistake.startswith(_COMPUTATIONS))
+                # An expansion subtracts zeros, which may lose a sign.
+                or (step.mistake.startswith("zero:") and whole.mistake == EXPANDED)
+            )
             and members[step] < members[whole]
             and severity(whole, others).rank <= severity(step, groups[step]).rank
         )
@@ -214,8 +219,14 @@ def _with_texts(groups: Mapping[CauseKey, list[Json]], about: Context) -> dict[C
 
 
 def _departure_from_text(key: CauseKey, finding: Json) -> tuple[str, str, str, str]:
-    """Operator, clause, mistake and standing of a finding in the group of a cause."""
-    return operator_of(finding["contract"]), clause_in(finding), key.mistake, key.standing
+    """Operator, clause, mistake and standing of a finding in the group of a cause.
+
+    The clause is that of the mistake alone, which may be one of several in the finding.
+    """
+    listed = (finding["attribution"] or {}).get("departures", ())
+    own = [each["clause"] for each in listed if "clause" in each and departure_token(each) == key.mistake]
+    clause = str(own[0]).rpartition("/")[2] if own else clause_in(finding)
+    return operator_of(finding["contract"]), clause, key.mistake, key.standing
 
 
 def identity(key: CauseKey) -> str:

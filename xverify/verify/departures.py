@@ -35,6 +35,8 @@ class Departure:
     """The difference as a sentence's predicate."""
     options: int = field(default=1, compare=False, repr=False)
     """The number of options that differ."""
+    clause: str = field(default="", compare=False)
+    """The clause that this departure alone contradicts; "" if that is the finding's."""
 
 
 def departures(recipe: Recipe, admitted_readings: Sequence[Reading], operand_types: Operands) -> tuple[Departure, ...]:
