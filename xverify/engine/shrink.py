@@ -140,8 +140,8 @@ def _known(state: RunState, finding: Finding) -> list[str]:
     """The recipes that violations of the same implementation and edition show in whole cells, by name."""
     whose = finding.key.subject, finding.key.contract, Verdict.VIOLATION
     keyed = [(other.key, other) for other in state.findings.sorted()]
-    found = [other for key, other in keyed if (key.subject, key.contract, key.verdict) == whose]
-    attributions = [other.attribution for other in found]
+    others = [other for key, other in keyed if (key.subject, key.contract, key.verdict) == whose]
+    attributions = [other.attribution for other in others]
     return [by.reading for by in attributions if by is not None and by.elsewhere is None]
 
 

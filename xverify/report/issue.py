@@ -345,11 +345,11 @@ def _beside(case: Case) -> str:
 
 def _where(case: Case) -> list[str]:
     """Say which values are affected, if it is the same for all findings."""
-    found = {str((each.get("region") or {}).get("words", "")) for each in case.counted}
-    if found == {summary.NO_REGION}:
+    regions = {str((each.get("region") or {}).get("words", "")) for each in case.counted}
+    if regions == {summary.NO_REGION}:
         needed = case.finding.get("needs")  # which tells the calls, if not the values
         return [] if needed else ["No simple condition on the inputs tells the affected values from the others."]
-    if found == {"everywhere"}:
+    if regions == {"everywhere"}:
         return ["Every value of these types that was compared is affected."]
     if not case.region:
         return []
@@ -572,8 +572,8 @@ class Case:
     @property
     def region(self) -> str:
         """The predicate on the affected values, if all counted findings have the same; otherwise empty."""
-        found = {summary.region(each) for each in self.counted}
-        return found.pop() if len(found) == 1 and not found & {"", "everywhere"} else ""
+        regions = {summary.region(each) for each in self.counted}
+        return regions.pop() if len(regions) == 1 and not regions & {"", "everywhere"} else ""
 
     @property
     def who(self) -> str:
