@@ -118,10 +118,18 @@ def explanations(contract: Contract, call: Call, got: Tensor) -> list[Explanatio
 
 
 def _explaining(contract: Contract, mistakes: Iterable[Candidate], got: Tensor, wrong: Wrong) -> list[Explanation]:
+    wider: dict[int, tuple[Graph, bool]] = {}  # the graph stays alive, so that its id stays its own
+
+    def admits(graph: Graph, candidate: Candidate) -> bool:
+        if id(graph) not in wider:
+            wider[id(graph)] = graph, _explains(contract, replace(candidate, graph=graph), got)
+        return wider[id(graph)][1]
+
     return [
         Explanation(candidate.rewrite, _is_shown(candidate, wrong))
         for candidate in mistakes
-        if _explains(contract, candidate, got)
+        if (candidate.within is None or admits(candidate.within, candidate))
+        and (candidate.within is candidate.graph or _explains(contract, candidate, got))
     ]
 
 

@@ -73,6 +73,8 @@ class Candidate:
     """True if the mistake changes few values only: those beside a zero, or an infinity."""
     is_doubtful: bool = False
     """True if it blames one of several operators, which only a graph without the others can show."""
+    within: Graph | None = None
+    """A graph that admits every result of this one; None if there is none. If it does not explain a result, this one does not."""
     is_constant: bool = False
     """True if the mistake gives one value, whatever the operands."""
     by_last_bit: bool = False
@@ -513,15 +515,22 @@ def _with_odd_results(graph: Graph, path: Sequence[Node]) -> Iterator[Candidate]
     for node in reversed(path):
         if node.operator not in _ON_FLOATS or node.operator == QUANTIZE:
             continue
+        free = _followed_by(graph, node, FREE_ZEROS)
         for also, token, words in _ODD_RESULTS:
-            name = f"{node.output}_own"
-            nodes: list[Node] = []
-            for each in graph.nodes:
-                nodes += [replace(node, output=name), Node(also, (name,), node.output)] if each is node else [each]
-            made = replace(graph, nodes=tuple(nodes))
+            made = free if also == FREE_ZEROS else _followed_by(graph, node, also)
+            within = free if also in (UNSIGNED_ZEROS, NEGATIVE_ZEROS) else made
             for blamed in ([node.operator], operators) if len(operators) > 1 else (operators,):
                 rewrite = _rewrite(f"{token}:{'+'.join(blamed)}", f"{words} in {_named_after(blamed)}")
-                yield Candidate(rewrite, made, is_special=True, is_doubtful=blamed is not operators)
+                yield Candidate(rewrite, made, is_special=True, is_doubtful=blamed is not operators, within=within)
+
+
+def _followed_by(graph: Graph, node: Node, operator: str) -> Graph:
+    """The graph with another operator after a node."""
+    name = f"{node.output}_own"
+    nodes: list[Node] = []
+    for each in graph.nodes:
+        nodes += [replace(node, output=name), Node(operator, (name,), node.output)] if each is node else [each]
+    return replace(graph, nodes=tuple(nodes))
 
 
 def _with_bound_of_zero(graph: Graph, path: Sequence[Node]) -> Iterator[Candidate]:
