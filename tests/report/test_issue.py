@@ -36,7 +36,8 @@ from xverify import cli
 from xverify.core.call import LAYOUTS, LEAST_RANK, Tensor
 from xverify.engine.again import Again
 from xverify.report import issue_body, summary
-from xverify.report.issue import MOST_LINES, MOST_SCRIPT_LINES, fence, path_in_words
+from xverify.report.issue import MOST_LINES, MOST_SCRIPT_LINES, fence
+from xverify.report.issue_words import path_in_words
 from xverify.report.short_script import MOST_SPELLED, operand, short_program, short_script
 from xverify.verify.causes import causes_of
 
