@@ -503,6 +503,6 @@ def test_calls_that_the_text_forbids_are_counted_apart_and_give_no_types() -> No
     ]
     (cause,) = grouped(made)
     assert types(cause) == ""
-    assert seen(cause) == "2 calls, 10 values, 1 cell, up to 1 ULP; also 4 calls that the text does not treat alike"
+    assert seen(cause) == "2 calls, 10 values, 1 cell, up to 1 ULP; also 4 calls that the text forbids or leaves open"
     (cause,) = grouped([finding("wrongly-accepted", "axis-range", x) for x in ("uint8", "int8")])
     assert seen(cause) == "4 calls, 20 values, 2 cells, up to 1 ULP"

@@ -186,8 +186,11 @@ def _granularities(cells: Iterable[Json]) -> list[str]:
 def seen(cause: Cause) -> str:
     """Count the calls, values and cells of a cause, and apart those of which the text says something else."""
     counted = alike(cause.findings)
-    others = sum(finding["cases"] for finding in cause.findings if finding not in counted)
-    beside = f"; also {summary.plural(others, 'call')} that the text does not treat alike" if others else ""
+    others = [finding for finding in cause.findings if finding not in counted]
+    calls = sum(finding["cases"] for finding in others)
+    treated = {standing(finding) for finding in others}
+    verbs = " or ".join(verb for verb in STANDINGS.values() if verb in treated)
+    beside = f"; also {summary.plural(calls, 'call')} that the text {verbs}" if calls else ""
     return counts(counted) + beside
 
 
