@@ -101,7 +101,26 @@ def search(
         admitted: The readings that the search starts from.
         most: Largest number of stages in which a reading may differ from one of them. None: no limit.
     """
-    return _giving(_composed(operands, admitted, most), np.broadcast_to(codes, operands.shape))
+    return search_each(operands, codes, [operands.shape[0]], admitted, most)[0]
+
+
+def search_each(
+    operands: Operands,
+    codes: NDArray[Any],
+    sizes: Sequence[int],
+    admitted: Sequence[Stepwise],
+    most: int | None = NEAR,
+) -> list[tuple[Stepwise, ...]]:
+    """The results of `search` for several pieces of the operands, which all stages compute together.
+
+    Args:
+        operands: The triples, 1-D, one for each code.
+        codes: Codes of the output type.
+        sizes: The lengths of the pieces, in order; none is 0. They add up to the number of triples.
+        admitted: As for `search`.
+        most: As for `search`.
+    """
+    return _giving(_composed(operands, admitted, most), np.broadcast_to(codes, operands.shape), sizes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,15 +169,14 @@ def _composed(operands: Operands, admitted: Sequence[Stepwise], most: int | None
     return _Composed(types, start, limit, tuple(before.values()))
 
 
-def _giving(composed: _Composed, codes: NDArray[Any]) -> tuple[Stepwise, ...]:
-    """The distinct readings that give the codes, the simplest first."""
-    wanted = canonical(codes, composed.types.out)
-    matching = {
-        simplified(reading, composed.types)
-        for before in composed.before
-        for reading in _matching(before, composed, wanted)
-    }
-    return tuple(sorted(matching, key=simplicity))
+def _giving(composed: _Composed, codes: NDArray[Any], sizes: Sequence[int]) -> list[tuple[Stepwise, ...]]:
+    """The distinct readings that give the codes of each piece, the simplest first."""
+    wanted, firsts = canonical(codes, composed.types.out), np.cumsum([0, *sizes[:-1]])
+    matching: list[set[Stepwise]] = [set() for _ in sizes]
+    for before in composed.before:
+        for piece, reading in _matching(before, composed, wanted, firsts):
+            matching[piece].add(simplified(reading, composed.types))
+    return [tuple(sorted(each, key=simplicity)) for each in matching]
 
 
 @lru_cache(maxsize=1024)
@@ -253,23 +271,31 @@ def _before(
     return _Before(subnormals, np.array(rows), np.concatenate(row_numbers), ways, np.concatenate(distances))
 
 
-def _matching(before: _Before, composed: _Composed, wanted: NDArray[Any]) -> Iterator[Stepwise]:
-    """The readings that give the wanted codes."""
+def _matching(
+    before: _Before, composed: _Composed, wanted: NDArray[Any], firsts: NDArray[np.int64]
+) -> Iterator[tuple[int, Stepwise]]:
+    """The readings that give the wanted codes of a piece, with the piece's number.
+
+    Args:
+        before: The results before the last stages.
+        composed: The results of which they are a part.
+        wanted: The codes.
+        firsts: The index of each piece's first code.
+    """
     out, subnormals = composed.types.out, before.subnormals
     for final, zero in _FINALS:
         in_reach = np.flatnonzero((before.far + _last(composed.start, final, zero)).min(axis=1) <= composed.limit)
         if not in_reach.size:
             continue
-        reached = np.zeros(len(before.rows), np.bool_)
-        reached[before.row[in_reach]] = True
-        near_rows = np.flatnonzero(reached)
+        near_rows = np.unique(before.row[in_reach])
         codes = canonical(stages.finished(before.rows[near_rows], out, final, subnormals, zero), out)
-        reached[near_rows] = (codes == wanted).all(axis=1)
-        for number in in_reach[reached[before.row[in_reach]]].tolist():
-            operation, precision, differences, casts = before.way[number]
+        gives = np.zeros((len(before.rows), len(firsts)), np.bool_)
+        gives[near_rows] = np.logical_and.reduceat(codes == wanted, firsts, axis=1)
+        for index, piece in np.argwhere(gives[before.row[in_reach]]).tolist():
+            operation, precision, differences, casts = before.way[in_reach[index]]
             for (subtraction, difference), (cast,) in product(differences, casts):
                 options: Any = (subtraction, difference, cast, operation, precision, final, subnormals, zero)
-                yield Stepwise(*options)
+                yield piece, Stepwise(*options)
 
 
 @lru_cache(maxsize=4096)
@@ -392,7 +418,8 @@ def searched(
 
 @lru_cache(maxsize=4096)
 def _searched(key: OperandKey, admitted: tuple[Stepwise, ...], most: int | None, wanted: bytes) -> tuple[Stepwise, ...]:
-    return _giving(_compositions(key, admitted, most), np.frombuffer(wanted, code_dtype(key.out)))
+    codes = np.frombuffer(wanted, code_dtype(key.out))
+    return _giving(_compositions(key, admitted, most), codes, [codes.size])[0]
 
 
 @lru_cache(maxsize=512)

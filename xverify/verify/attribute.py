@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import compress
+from itertools import compress, groupby
 from typing import Any, Protocol, get_args
 
 import numpy as np
@@ -330,28 +330,37 @@ def misreadings(
     # Many kernels compute in float32 and cast the result, whatever its type.
     readings_tried = dict.fromkeys((*admitted, *lattice.start(admitted)[:2]))
 
-    def candidates(mistake: Misindexing, misread: Operands, calls: Sequence[CheckedResult]) -> Iterable[Reading]:
+    def plain(mistake: Misindexing, misread: Operands) -> Iterable[Reading]:
         # The stages that a reading may omit depend on the types of the misread operands.
-        plain = dict.fromkeys(reading.simplified(misread) for reading in readings_tried)
-        if not near:
-            return plain
-        # The search uses few values of each call, and most mistakes end at fewer.
-        first, *others = (_sampled(contract, result, mistake, SEARCHED // len(calls), wrong_only) for result in calls)
-        if not _plausible(lattice.taken(first[0], np.arange(0, first[1].size, 4)), first[1][::4]):
-            return ()
-        kept = [first, *(each for each in others if each[0].dtypes == first[0].dtypes)]
-        operands, wanted = _joined([taken for taken, _ in kept]), np.concatenate([codes for _, codes in kept])
-        return lattice.search(operands, wanted, lattice.start(admitted))[:MOST_NEAR]
+        return dict.fromkeys(reading.simplified(misread) for reading in readings_tried)
+
+    def nearby(
+        mistakes: Iterable[tuple[Misindexing, Operands]], calls: Sequence[CheckedResult]
+    ) -> Iterator[tuple[Misindexing, Sequence[Reading]]]:
+        """Each mistake with readings near an admitted one that give a few values of each call."""
+        pieces = []
+        for mistake, _ in mistakes:
+            # Most mistakes end at few values.
+            first, *rest = (_sampled(contract, each, mistake, SEARCHED // len(calls), wrong_only) for each in calls)
+            if _plausible(lattice.taken(first[0], np.arange(0, first[1].size, 4)), first[1][::4]):
+                kept = [first, *(each for each in rest if each[0].dtypes == first[0].dtypes)]
+                pieces.append((mistake, _joined([taken for taken, _ in kept]), np.concatenate([c for _, c in kept])))
+        for _, alike in groupby(pieces, key=lambda piece: sorted(piece[1].dtypes.items())):
+            together, taken, codes = zip(*alike, strict=True)
+            sizes = [each.size for each in codes]
+            searched = lattice.search_each(_joined(taken), np.concatenate(codes), sizes, lattice.start(admitted))
+            for mistake, found in zip(together, searched, strict=True):
+                yield mistake, found[:MOST_NEAR]
 
     def first_of(
         mistakes: Iterable[tuple[Misindexing, Operands | None]], calls: Sequence[CheckedResult]
     ) -> Iterator[Misread]:
         """Each mistake that changes the call, with the first reading that gives the results."""
         wheres = [result.wrong if wrong_only else None for result in calls]
-        for mistake, misread in mistakes:
-            if misread is None:
-                continue
-            for reading in candidates(mistake, misread, calls):
+        changing = ((mistake, misread) for mistake, misread in mistakes if misread is not None)
+        tried = nearby(changing, calls) if near else ((each, plain(each, misread)) for each, misread in changing)
+        for mistake, reading_list in tried:
+            for reading in reading_list:
                 recipe = Misread(mistake, reading)
                 if all(gives(contract, s.call, s.got, recipe, w) for s, w in zip(calls, wheres, strict=True)):
                     yield recipe

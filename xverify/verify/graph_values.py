@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -92,12 +93,42 @@ Dequantizing = Callable[[Contract, Call], "Values"]
 """A function of an edition and a lone call."""
 
 
+class Memo:
+    """Results of nodes that several graphs around one call share.
+
+    The graphs with mistakes differ in few nodes, and many mistakes give the same codes. Equal values are one object here, so a
+    node is evaluated once for the same inputs.
+    """
+
+    def __init__(self) -> None:
+        self._distinct: dict[tuple[Any, ...], Values] = {}
+        self._results: dict[tuple[Any, ...], tuple[Values, tuple[Any, ...]]] = {}
+
+    def only(self, made: Values) -> Values:
+        """The first values that equal these."""
+        key = (made.dtype, made.codes.shape, made.codes.tobytes(), made.open.tobytes())
+        return self._distinct.setdefault(key, made)
+
+    def result(self, key: tuple[Any, ...], compute: Callable[[], Values], *named: Any) -> Values:
+        """The values that are computed for a key.
+
+        Args:
+            key: It names values of this memo, and other objects, by their ids.
+            compute: The function that computes them.
+            named: The other objects. They are kept, so that no new one gets their ids.
+        """
+        if key not in self._results:
+            self._results[key] = self.only(compute()), named
+        return self._results[key][0]
+
+
 def evaluate(
     contract: Contract,
     graph: Graph,
     result: Values | None = None,
     quantizing: Quantizing | None = None,
     dequantizing: Dequantizing | None = None,
+    memo: Memo | None = None,
 ) -> dict[str, Values]:
     """The legal codes of every tensor that the graph makes of the call's result, by name.
 
@@ -107,18 +138,26 @@ def evaluate(
         result: The codes of the call's result, if they are not its legal set.
         quantizing: Another meaning of QuantizeLinear than its text's.
         dequantizing: Another meaning of the graph's DequantizeLinear operators than the edition's.
+        memo: Results of other graphs around the call, for the same edition and no other meaning of DequantizeLinear.
     """
     lone = graph.lone
     assert lone is not None
+    memo = Memo() if memo is None else memo
+    dequantizing = dequantizing or _legal
     tensors = {**graph.inputs, **graph.constants, **lone.tensors}
-    results: dict[str, Values] = {}
-    outputs = [node.output for node in graph.nodes]
-    nodes = graph.nodes[outputs.index(RESULT) :]
-    if result is not None:
-        results[RESULT], nodes = result, nodes[1:]
+    nodes = graph.nodes[[node.output for node in graph.nodes].index(RESULT) + 1 :]
+    if result is None:
+        result = memo.result((RESULT, id(lone)), lambda: dequantizing(contract, lone), lone)
+    results = {RESULT: memo.only(result)}
     for node in nodes:
-        results[node.output] = _evaluated(
-            contract, lone, node, results, tensors, quantizing or quantized, dequantizing or _legal
+        inputs = [
+            results[name] if name in results else memo.only(fixed(tensors[name])) for name in node.inputs if name
+        ]
+        meaning = (quantizing or quantized) if node.operator == QUANTIZE else None
+        absent = tuple(index for index, name in enumerate(node.inputs) if not name)
+        key = (node.operator, meaning, absent, *sorted(node.attributes.items()), *map(id, inputs))
+        results[node.output] = memo.result(
+            key, partial(_evaluated, contract, lone, node, inputs, quantizing or quantized, dequantizing)
         )
     return results
 
@@ -127,14 +166,12 @@ def _evaluated(
     contract: Contract,
     call: Call,
     node: Node,
-    results: Mapping[str, Values],
-    tensors: Mapping[str, Tensor],
+    inputs: list[Values],
     quantizing: Quantizing,
     dequantizing: Dequantizing,
 ) -> Values:
     if node.operator == DEQUANTIZE:
-        return _dequantized(contract, call, node, results, tensors, dequantizing)
-    inputs = [results[name] if name in results else fixed(tensors[name]) for name in node.inputs if name]
+        return _dequantized(contract, node, inputs, dequantizing)
     if node.operator == QUANTIZE:
         return quantizing(contract, call, node, inputs)
     if node.operator == WITHIN_RANGE:
@@ -184,20 +221,10 @@ def _legal(contract: Contract, call: Call) -> Values:
     return from_legal(legal_set(contract, call))
 
 
-def _dequantized(
-    contract: Contract,
-    call: Call,
-    node: Node,
-    results: Mapping[str, Values],
-    tensors: Mapping[str, Tensor],
-    dequantizing: Dequantizing,
-) -> Values:
-    """The results of a DequantizeLinear: the call's own, or another one of the graph, by the same edition."""
-    if node.output == RESULT:
-        return dequantizing(contract, call)
-    roles = ("x", "scale", "zero_point")
-    parameters = {role: tensors[name] for role, name in zip(roles[1:], node.inputs[1:], strict=False)}
-    x = results[node.inputs[0]] if node.inputs[0] in results else fixed(tensors[node.inputs[0]])
+def _dequantized(contract: Contract, node: Node, inputs: list[Values], dequantizing: Dequantizing) -> Values:
+    """The results of another DequantizeLinear of the graph than the call's own, by the same edition."""
+    x, *others = inputs
+    parameters = {role: each.tensor(0) for role, each in zip(("scale", "zero_point"), others, strict=False)}
     pieces = []
     for index in range(len(x.codes)):
         inner = Call(contract.id, {"x": x.tensor(index), **parameters}, dict(node.attributes))

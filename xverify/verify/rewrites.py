@@ -23,7 +23,7 @@ from xverify.core.surroundings import Graph, surround
 from xverify.verify.attribute import Attribution
 from xverify.verify.compare import Comparison
 from xverify.verify.findings import Discrepancy
-from xverify.verify.graph_values import Values, evaluate
+from xverify.verify.graph_values import Memo, Values, evaluate
 from xverify.verify.rewritten_graphs import Candidate, Rewrite, candidates, combined, evaluated
 from xverify.verify.verdicts import Judged, violates
 from xverify.verify.wrong_quantize import BEYOND, PLAIN
@@ -107,29 +107,31 @@ def explanations(contract: Contract, call: Call, got: Tensor) -> list[Explanatio
 
     Rewrites with two mistakes are listed only if no simple one has enough evidence.
     """
-    graph = surround(call)
+    graph, memo = surround(call), Memo()
     wrong = different(contract, graph, got)
     singles = list(candidates(graph))
-    every = _explaining(contract, singles, got, wrong)
+    every = _explaining(contract, singles, got, wrong, memo)
     if not any(each.is_strong for each in every):
-        every += _explaining(contract, combined(singles), got, wrong)
+        every += _explaining(contract, combined(singles), got, wrong, memo)
     first = {each.rewrite.name: each for each in reversed(every)}
     return [first[name] for name in dict.fromkeys(each.rewrite.name for each in every)]
 
 
-def _explaining(contract: Contract, mistakes: Iterable[Candidate], got: Tensor, wrong: Wrong) -> list[Explanation]:
+def _explaining(
+    contract: Contract, mistakes: Iterable[Candidate], got: Tensor, wrong: Wrong, memo: Memo
+) -> list[Explanation]:
     wider: dict[int, tuple[Graph, bool]] = {}  # the graph stays alive, so that its id stays its own
 
     def admits(graph: Graph, candidate: Candidate) -> bool:
         if id(graph) not in wider:
-            wider[id(graph)] = graph, _explains(contract, replace(candidate, graph=graph), got)
+            wider[id(graph)] = graph, _explains(contract, replace(candidate, graph=graph), got, memo)
         return wider[id(graph)][1]
 
     return [
         Explanation(candidate.rewrite, _is_shown(candidate, wrong))
         for candidate in mistakes
         if (candidate.within is None or admits(candidate.within, candidate))
-        and (candidate.within is candidate.graph or _explains(contract, candidate, got))
+        and (candidate.within is candidate.graph or _explains(contract, candidate, got, memo))
     ]
 
 
@@ -173,9 +175,9 @@ def different(contract: Contract, graph: Graph, got: Tensor) -> Wrong:
 
 def gives(contract: Contract, call: Call, got: Tensor, name: str) -> Rewrite | None:
     """The rewrite with this name if its legal results include a graph's result."""
-    singles = list(candidates(surround(call)))
+    singles, memo = list(candidates(surround(call))), Memo()
     for candidate in chain(singles, combined(singles)):
-        if candidate.rewrite.name == name and _explains(contract, candidate, got):
+        if candidate.rewrite.name == name and _explains(contract, candidate, got, memo):
             return candidate.rewrite
     return None
 
@@ -211,8 +213,8 @@ def violates_in_graph(
 # -- comparison -------------------------------------------------------------------------------------------
 
 
-def _explains(contract: Contract, candidate: Candidate, got: Tensor) -> bool:
-    return matches(evaluated(contract, candidate, got.dtype), got, candidate.graph)
+def _explains(contract: Contract, candidate: Candidate, got: Tensor, memo: Memo) -> bool:
+    return matches(evaluated(contract, candidate, got.dtype, memo), got, candidate.graph)
 
 
 def matches(made: Values | None, got: Tensor, graph: Graph) -> bool:

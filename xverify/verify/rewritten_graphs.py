@@ -8,7 +8,7 @@ computes a half-precision graph in float32, and FakeQuantize is its QuantizeLine
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise, product
@@ -33,12 +33,13 @@ from xverify.verify.graph_values import (
     RESULT,
     UNSIGNED_ZEROS,
     WITHIN_RANGE,
+    Memo,
     Values,
     evaluate,
     united,
 )
 from xverify.verify.legal import legal_set
-from xverify.verify.wrong_quantize import HALF, PLAIN, WRONG_ROUNDINGS, half_away, quantized_by
+from xverify.verify.wrong_quantize import HALF, PLAIN, WRONG_ROUNDINGS, half_away, rounding_by
 
 _PREFIX = "graph:"
 """The beginning of a rewrite's name."""
@@ -612,20 +613,36 @@ _COMPUTING = (*_ON_FLOATS, DEQUANTIZE, "ArgMax", "LeakyRelu", "MatMul")
 # -- evaluation --------------------------------------------------------------------------------------------
 
 
-def evaluated(contract: Contract, candidate: Candidate, dtype: str) -> Values | None:
-    """The values of a graph with a mistake, in a type; None if the mistake is impossible there."""
+def evaluated(contract: Contract, candidate: Candidate, dtype: str, memo: Memo) -> Values | None:
+    """The values of a graph with a mistake, in a type; None if the mistake is impossible there.
+
+    Args:
+        contract: The edition.
+        candidate: The mistake.
+        dtype: The type.
+        memo: The results of other graphs around the call.
+    """
     try:
-        start = _STARTS[candidate.start](contract, candidate)
+        start = _start(contract, candidate, memo)
         is_wide = candidate.start.startswith("wide")
         graph = _in_float32(candidate.graph) if is_wide else candidate.graph
-        quantizing = partial(quantized_by, candidate.rounding) if candidate.rounding else None
-        made = evaluate(contract, graph, start, quantizing).get(graph.output)
+        quantizing = rounding_by(candidate.rounding) if candidate.rounding else None
+        made = evaluate(contract, graph, start, quantizing, memo=memo).get(graph.output)
     except (ValueError, IndexError, KeyError, AssertionError):
         return None
     if made is not None and is_wide and made.dtype == "float32" != dtype in FLOATS:
         codes = cast_by_last_bit(made.numbers) if candidate.by_last_bit else cast(made.numbers, dtype)
         made = united(dtype, np.asarray(codes).reshape(made.codes.shape), made.open)
     return made
+
+
+def _start(contract: Contract, candidate: Candidate, memo: Memo) -> Values | None:
+    """The values with which the graph of a mistake begins; None for the call's legal set."""
+    lone = _lone(candidate.graph)
+    if not candidate.start:
+        return None
+    key = (candidate.start, id(lone), *map(id, candidate.run))
+    return memo.result(key, lambda: _STARTS[candidate.start](contract, candidate), lone, candidate.run)
 
 
 def _codes_of_x(contract: Contract, candidate: Candidate) -> Values:
@@ -700,8 +717,7 @@ def _widened(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: wide(tensor) for name, tensor in tensors.items()}
 
 
-_STARTS: Mapping[str, Any] = {
-    "": lambda contract, candidate: None,
+_STARTS: Mapping[str, Callable[[Contract, Candidate], Values]] = {
     "codes": _codes_of_x,
     "pooled": _pooled,
     "wide": _unrounded,
@@ -710,7 +726,7 @@ _STARTS: Mapping[str, Any] = {
     "kept": _kept,
     "zeros": _zeros,
 }
-"""For each kind of candidate, the values that its graph begins with."""
+"""The values that a graph begins with, by kind of candidate."""
 
 
 def _lone(graph: Graph) -> Call:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,7 @@ from xverify.core.call import Call, Tensor
 from xverify.core.dtypes import INTEGERS, encode, integer_range, values
 from xverify.core.moves import Node
 from xverify.core.rounding import cast
-from xverify.verify.graph_values import Values, fixed, quantized, united
+from xverify.verify.graph_values import Quantizing, Values, fixed, quantized, united
 
 
 def half_away(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -57,6 +58,12 @@ BEYOND = (_INT32, _LOWEST)
 """Ways that are right for most quotients, and give one code for all that are beyond a bound."""
 
 _ROUNDINGS: Mapping[str, _Rounding] = {PLAIN: np.rint, **WRONG_ROUNDINGS}
+
+
+@cache
+def rounding_by(way: str) -> Quantizing:
+    """The QuantizeLinear that rounds in a way of `quantized_by`, the same function each time."""
+    return partial(quantized_by, way)
 
 
 def quantized_by(
