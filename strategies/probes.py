@@ -8,15 +8,17 @@ same first probes. Further ones are chosen for the readings that the first ones 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import compress
 
 import numpy as np
 from numpy.typing import NDArray
 
-from xverify.arithmetic.lattice import searched
+from xverify.arithmetic.kept import kept
+from xverify.arithmetic.lattice import as_text, from_text, searched
 from xverify.arithmetic.reading import Operands
 from xverify.arithmetic.readings import Stepwise, evaluate_all
 from xverify.arithmetic.simplify import Types, simplified
@@ -83,6 +85,11 @@ def probes(types: Types, admitted: tuple[Stepwise, ...]) -> Probes:
 
     On them, the first two admitted readings differ from all other readings near an admitted one, except those in ``left``.
     """
+    key = ("probes", types, admitted)
+    return kept(key, lambda: _chosen(types, admitted), _as_text, partial(_from_text, types))
+
+
+def _chosen(types: Types, admitted: tuple[Stepwise, ...]) -> Probes:
     every = pool(types)
     first = every.chosen(list(range(FIRST)))
     chosen = list(range(FIRST))
@@ -106,6 +113,24 @@ def probes(types: Types, admitted: tuple[Stepwise, ...]) -> Probes:
             remain &= ~differs[:, best]
         undecided.update(dict.fromkeys(compress(left, remain)))
     return replace(every.chosen(chosen), left=tuple(undecided))
+
+
+def _as_text(made: Probes) -> str:
+    codes = [None if each is None else each.tolist() for each in (made.x, made.zero_point, made.scale)]
+    return json.dumps([*codes, as_text(made.left)])
+
+
+def _from_text(types: Types, text: str) -> Probes:
+    """The inverse of `_as_text`. Raises ValueError or TypeError for a text that does not describe probes."""
+    *listed, left = json.loads(text)
+    dtypes = (types.x, types.zero_point, types.scale)
+    x, zero_point, scale = (
+        None if codes is None else np.array(codes, code_dtype(dtype))
+        for codes, dtype in zip(listed, dtypes, strict=True)
+    )
+    if x is None or scale is None or x.shape != (len(scale), WIDTH) or (zero_point is None) != (not types.zero_point):
+        raise ValueError("not the probes of these types")
+    return Probes(x, zero_point, scale, from_text(left))
 
 
 def _differing(readings: Sequence[Stepwise], truth: Stepwise, every: Probes, types: Types) -> NDArray[np.bool_]:

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Generator, Iterator
 from functools import cache
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,15 @@ def small_steps() -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("xverify.gate.largest.STEPS", tuple(8192 * step + 27 for step in (1, 2, 4)))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_kept_searches() -> Iterator[None]:
+    """Let sweeps in this process keep no searches: some tests change the arithmetic."""
+    with pytest.MonkeyPatch.context() as patch:
+        # The package `xverify.cli` names the command "sweep", too.
+        patch.setattr(import_module("xverify.cli.sweep"), "cache_folder", lambda: None)
         yield
 
 

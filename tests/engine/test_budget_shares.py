@@ -17,12 +17,12 @@ from xverify.engine.state import new_run
 @pytest.mark.parametrize(
     ("budget", "seconds", "changes", "due"),
     [
-        (60.0, 48.0, {}, False),
-        (60.0, 49.0, {}, True),
-        (600.0, 581.0, {}, False),
-        (600.0, 583.0, {}, True),
-        (60.0, 49.0, {"cases": 100}, False),
-        (60.0, 49.0, {"rules": Rules(saves_time_to_shrink=False)}, False),
+        (60.0, 43.0, {}, False),
+        (60.0, 44.0, {}, True),
+        (600.0, 578.0, {}, False),
+        (600.0, 580.0, {}, True),
+        (60.0, 44.0, {"cases": 100}, False),
+        (60.0, 44.0, {"rules": Rules(saves_time_to_shrink=False)}, False),
     ],
 )
 def test_a_share_of_the_time_for_the_end_belongs_to_shrinking(

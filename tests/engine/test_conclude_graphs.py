@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -34,7 +35,7 @@ from xverify.oracles.protocol import Oracle, Path
 from xverify.report.causes import causes
 from xverify.report.schema import check
 from xverify.verify import verdicts
-from xverify.verify.findings import NEW, Finding, Findings
+from xverify.verify.findings import NEW, Finding, Findings, Subject
 from xverify.verify.rewrites import Explanation
 from xverify.verify.rewritten_graphs import Rewrite
 
@@ -153,12 +154,14 @@ def test_a_recipe_of_some_values_gives_way_to_a_rewrite_of_all() -> None:
     assert by.words == "quantizes the result again to uint8 without a zero point"
 
 
-def recorded(call: Call, got: Tensor, again: Tensor, suspect: Cell | None = None, *before: Finding) -> list[Finding]:
+def recorded(
+    call: Call, got: Tensor, again: Tensor, suspect: Cell | None = None, *before: Finding, is_late: bool = False
+) -> list[Finding]:
     """The findings of a graph that no rewrite explains, after findings of lone calls."""
     state = SimpleNamespace(
         findings=Findings(), pool=SimpleNamespace(failures=(), ask=lambda subject, call: Outcome("tensor", again)),
         options=SimpleNamespace(rules=SimpleNamespace(standing=lambda *seen: NEW, might_be_known=lambda judged: False)),
-        emit=lambda event: None, first_fault=None, elapsed=lambda: 0.0,
+        emit=lambda event: None, first_fault=None, elapsed=lambda: 0.0, is_time_to_shrink=lambda: is_late,
     )  # fmt: skip
     for finding in before:
         state.findings._by_key[finding.key, ""] = finding
@@ -181,7 +184,9 @@ def test_an_operator_that_departs_in_graphs_has_a_recipe_and_joins_lone_calls() 
     assert finding.call == NEGATED
     alone = replace(NEGATED, around=())
     before = Finding(finding.key, SUBJECT, "", alone, None, attribution=finding.attribution)
-    (finding,) = recorded(NEGATED, got, got, None, before)
+    (late,) = recorded(NEGATED, got, got, is_late=True)
+    assert late.key.detail == "graph:Neg", "no search for a recipe begins late"
+    (finding,) = recorded(NEGATED, got, got, None, before, is_late=True)
     assert finding.call == alone
     assert [cell.variant for cell in finding.cells] == ["in a graph"]
 
@@ -230,3 +235,33 @@ def test_a_lone_call_takes_the_blame_in_spite_of_other_mistakes(around: tuple[st
     lone = verdicts.judge(contracts.get(EDITION), replace(call, around=()))
     assert fault.lone == lone.cell
     assert observed == [()]
+
+
+@pytest.mark.parametrize("first", ["y>relu:0", "y>neg:0"])
+def test_only_rewrites_that_graphs_showed_are_tried_when_it_is_time_to_shrink(first: str) -> None:
+    """The optimiser leaves out the first operator. The second graph is the same in both runs."""
+    late = False
+
+    def right(around: tuple[str, ...]) -> Outcome:
+        judged = verdicts.judge(contracts.get(EDITION), replace(NEGATED, around=around))
+        assert judged.legal is not None
+        return Outcome("tensor", Tensor(judged.legal.dtype, judged.legal.distinct[0]))
+
+    def in_graphs() -> Iterator[tuple[Subject, Cell, SimpleNamespace]]:
+        nonlocal late
+        for around in ((first,), ("y>relu:0",)):
+            judged = verdicts.judge(contracts.get(EDITION), replace(NEGATED, around=around))
+            assert judged.cell is not None
+            yield SUBJECT, judged.cell, SimpleNamespace(graphs=[(judged, right(()))])
+            late = True
+
+    state = SimpleNamespace(
+        tally=SimpleNamespace(in_graphs=in_graphs),
+        pool=SimpleNamespace(failures=(), ask=lambda subject, call: right(())),
+        ended=lambda: False,
+        is_time_to_shrink=lambda: late,
+    )
+    faults = blame_graphs(state)
+    assert faults[0].rewrite is not None
+    assert (faults[1].rewrite == faults[0].rewrite) is (first == "y>relu:0")
+    assert bool(faults[1].explanations) is (first == "y>relu:0")

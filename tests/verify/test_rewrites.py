@@ -68,6 +68,16 @@ def test_a_maximum_of_codes_is_wrong_with_a_negative_scale() -> None:
     assert rewrite.words == "takes the maximum of codes instead of values"
 
 
+def test_only_the_named_rewrites_are_tried() -> None:
+    made, got = call("y>pair:3", "y>relu:0"), result(call("y>relu:0"))
+    every = explanations(EDITION, made, got)
+    assert every
+    names = {each.rewrite.name for each in every}
+    assert explanations(EDITION, made, got, names) == every
+    assert explain(EDITION, made, got, among=names) == every[0].rewrite
+    assert explanations(EDITION, made, got, {"graph:zeros:Relu"}) == []
+
+
 def test_values_that_no_rewrite_gives_stay_unexplained() -> None:
     made = call("y>relu:0")
     assert explain(EDITION, made, Tensor("float32", result(made).codes + np.uint32(1))) is None

@@ -6,6 +6,7 @@ intermediate results are merged. Compositions too far from every admitted readin
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xverify.arithmetic import stages
+from xverify.arithmetic.kept import kept
 from xverify.arithmetic.operand_key import OperandKey, operand_key
 from xverify.arithmetic.reading import Operands, Reading
 from xverify.arithmetic.readings import EXACT, EXACT_QUOTIENT, FLOAT32, FLOAT32_QUOTIENT, OUTPUT, Stepwise
@@ -419,7 +421,25 @@ def searched(
 @lru_cache(maxsize=4096)
 def _searched(key: OperandKey, admitted: tuple[Stepwise, ...], most: int | None, wanted: bytes) -> tuple[Stepwise, ...]:
     codes = np.frombuffer(wanted, code_dtype(key.out))
-    return _giving(_compositions(key, admitted, most), codes, [codes.size])[0]
+
+    def compute() -> tuple[Stepwise, ...]:
+        return _giving(_compositions(key, admitted, most), codes, [codes.size])[0]
+
+    return kept(("searched", key, admitted, most, wanted), compute, as_text, from_text)
+
+
+def as_text(recipes: Sequence[Stepwise]) -> str:
+    """Readings as JSON: the options of each."""
+    return json.dumps([reading.options() for reading in recipes])
+
+
+def from_text(text: str) -> tuple[Stepwise, ...]:
+    """The inverse of `as_text`. Raises ValueError for a text that does not describe readings."""
+    recipes = [tuple(options) for options in json.loads(text)]
+    for options in recipes:
+        if any(option not in choices for option, choices in zip(options, _SIMPLE.values(), strict=True)):
+            raise ValueError("unknown option of a reading")
+    return tuple(Stepwise(*options) for options in recipes)
 
 
 @lru_cache(maxsize=512)

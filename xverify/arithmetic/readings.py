@@ -73,6 +73,12 @@ class Stepwise(StageOptions):
         codes = stages.finished(result, operands.output_dtype, self.final, self.subnormals, self.zero)
         return np.broadcast_to(codes, operands.shape)
 
+    def before_cast(self) -> tuple[str, ...]:
+        """The options of the stages before the final cast."""
+        return (
+            self.subtraction, self.difference, self.scale_cast, self.operation, self.precision, self.subnormals,
+        )  # fmt: skip
+
     def on(self, bench: Bench) -> F64:
         """The numbers before the final cast. They broadcast to the shape of the operands."""
         triples = bench.triples
@@ -102,7 +108,9 @@ def evaluate_all(readings: Sequence[Stepwise], operands: Operands) -> list[NDArr
     if len(readings) <= 1 or math.prod(operands.shape) > BATCH:
         return [canonical(reading.evaluate(operands), out) for reading in readings]
     bench = Bench(operands)
-    results = (((reading.final, reading.subnormals, reading.zero), reading.on(bench)) for reading in readings)
+    distinct = {reading.before_cast(): reading for reading in readings}
+    numbers = {options: reading.on(bench) for options, reading in distinct.items()}
+    results = (((each.final, each.subnormals, each.zero), numbers[each.before_cast()]) for each in readings)
 
     def cast(numbers: F64, *options: Any) -> NDArray[Any]:
         return stages.finished(numbers, out, *options)

@@ -18,6 +18,7 @@ from xverify.cli import divided
 from xverify.cli.arguments import arguments
 from xverify.cli.common import FINDINGS, PASS, UNABLE, GroupedCommand, clear, console_of_output, say
 from xverify.cli.divided import option_on
+from xverify.core.cache_folder import cache_folder
 from xverify.core.errors import UsageError
 from xverify.core.verdict import Verdict
 
@@ -237,6 +238,7 @@ def sweep(
                 journal=run.digest,
                 started=run.started,
                 shard=part,
+                cache=cache_folder(),
             )
             report, code = _swept(options, console, events), PASS
         strips = None

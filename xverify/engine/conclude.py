@@ -58,9 +58,9 @@ def _violations(state: RunState, likely: Mapping[Whose, Collection[str]]) -> Non
     wrong: SamplesOf = defaultdict(list)
     pieces: dict[tuple[Key, Standing], Recipe | None] = {}
     for subject, cell, tally, from_recipe, judged, outcome in state.tally.violations(state.is_time_to_shrink):
-        discrepancy = by_rewrite(
-            subject, from_recipe, judged, outcome, tally.evidence.wrong, likely.get((subject.name, cell.contract), ())
-        )
+        shown = likely.get((subject.name, cell.contract), ())
+        is_late = state.is_time_to_shrink()
+        discrepancy = by_rewrite(subject, from_recipe, judged, outcome, tally.evidence.wrong, shown, is_late)
         equal = tuple(reading.name for reading in tally.evidence.others or ())
         counted = _counted(discrepancy, _explained(tally), tally.wrong)
         whole = replace(counted, max_ulp=tally.max_ulp, equal=equal)

@@ -64,12 +64,16 @@ def blame_graphs(state: RunState) -> list[GraphFault]:
     """Ask for the lone call of each faulty graph, and count its wrong values among those of lone calls.
 
     Often several rewrites explain a graph. The one that explains most graphs of the implementation under the edition is taken.
+    When it is time to shrink, only rewrites are tried that earlier graphs showed clearly.
     """
-    faults = [
-        _blamed(state, subject, cell, judged, outcome)
-        for subject, cell, tally in state.tally.in_graphs()
-        for judged, outcome in tally.graphs
-    ]
+    faults: list[GraphFault] = []
+    clear: defaultdict[Whose, set[str]] = defaultdict(set)
+    for subject, cell, tally in state.tally.in_graphs():
+        for judged, outcome in tally.graphs:
+            whose = subject.name, cell.contract
+            among = clear[whose] if state.is_time_to_shrink() else None
+            faults.append(_blamed(state, subject, cell, judged, outcome, among))
+            clear[whose].update(each.rewrite.name for each in faults[-1].explanations if each.is_strong)
     shown = shown_rewrites(faults)
     return [
         replace(fault, rewrite=likeliest(fault.explanations, shown[fault.whose])) if fault.explanations else fault
@@ -123,8 +127,19 @@ class _Alone:
     wrong: NDArray[np.bool_]
 
 
-def _blamed(state: RunState, subject: Subject, cell: Cell, judged: Judged, outcome: Outcome) -> GraphFault:
-    """The fault of a graph. A lone call that shows it too is counted as a call of its cell."""
+def _blamed(
+    state: RunState, subject: Subject, cell: Cell, judged: Judged, outcome: Outcome, among: Collection[str] | None
+) -> GraphFault:
+    """The fault of a graph. A lone call that shows it too is counted as a call of its cell.
+
+    Args:
+        state: the run.
+        subject: the implementation.
+        cell: the graph's cell.
+        judged: the call.
+        outcome: its outcome.
+        among: names of the rewrites to try; None for every one.
+    """
     alone = _alone(state, subject, judged)
     if not _follows(judged, outcome, alone):
         # Other words may have made other mistakes.
@@ -140,7 +155,7 @@ def _blamed(state: RunState, subject: Subject, cell: Cell, judged: Judged, outco
     ):
         state.tally.observe(alone.judged, subject, alone.outcome, is_judged=True)
         suspect = alone.judged.cell
-    every = explanations(judged.contract, judged.call, outcome.tensor)
+    every = explanations(judged.contract, judged.call, outcome.tensor, among)
     if suspect is not None:  # the lone call may give these zeros
         every = [each for each in every if not is_zeroed(each.rewrite.name)]
     return GraphFault(subject, cell, judged, outcome, None, suspect, explanations=tuple(every))
@@ -217,7 +232,9 @@ def _record_named(state: RunState, fault: GraphFault) -> bool:
     discrepancy = None
     if fault.rewrite is not None:
         discrepancy = violates_in_graph(judged, name, got, comparison, fault.rewrite.name)
-    elif (by := explain_by_recipe(judged.contract, judged.call, got, _recipes(state, fault.whose))) is not None:
+    elif by := explain_by_recipe(
+        judged.contract, judged.call, got, _recipes(state, fault.whose), others=not state.is_time_to_shrink()
+    ):
         discrepancy = violates_by_recipe(judged, name, got, comparison, by.recipe.name, by.equal)
     if discrepancy is not None and not _shown_alone(state, fault, discrepancy):
         record(state, discrepancy, fault.subject, judged, fault.outcome)
@@ -268,6 +285,7 @@ def by_rewrite(
     outcome: Outcome,
     wrong: Sequence[tuple[Judged, CheckedResult]] = (),
     likely: Collection[str] = (),
+    is_late: bool = False,
 ) -> Discrepancy:
     """The discrepancy of a graph that moves data, by the rewrite that explains it if no recipe does.
 
@@ -278,6 +296,7 @@ def by_rewrite(
         outcome: its outcome.
         wrong: the kept calls of the cell with wrong values.
         likely: names of rewrites that other graphs of the implementation and the edition show.
+        is_late: True to try no other rewrites, which takes seconds.
     """
     got = outcome.tensor
     if not judged.call.around or got is None or not (discrepancy.attribution is None or _in_graphs(discrepancy, wrong)):
@@ -285,9 +304,10 @@ def by_rewrite(
     comparison = verdicts.compared(judged, outcome)
     if comparison is None:
         return discrepancy
-    explained = [explanations(each.contract, each.call, seen.got) for each, seen in wrong]
+    among = likely if is_late else None
+    explained = [explanations(each.contract, each.call, seen.got, among) for each, seen in wrong]
     clear = {each.rewrite.name for every in explained for each in every if each.is_strong}.union(likely)
-    rewrite = explain(judged.contract, judged.call, got, clear)
+    rewrite = explain(judged.contract, judged.call, got, clear, among)
     if rewrite is None:
         return discrepancy
     if discrepancy.attribution is not None:

@@ -76,6 +76,9 @@ class Options:
     scripts: Path | None = None
     """The folder for large calls of witnesses. None: ``scripts`` in the directory."""
 
+    cache: Path | None = None
+    """The folder that keeps results of searches between runs, see `xverify.arithmetic.kept`; None to keep none."""
+
     def part(self, contract: Contract) -> Part:
         """The part of an edition that the session does."""
         return self.parts.get(contract.id, Part(contract.id))

@@ -30,10 +30,10 @@ from xverify.workers.journal import Journal
 from xverify.workers.phase_timer import PhaseTimer
 from xverify.workers.pool import WorkerPool
 
-END_SHARE, END_SECONDS = 0.33, 30.0
+END_SHARE, END_SECONDS = 0.4, 30.0
 """The largest share of the budget, and the most seconds, that are kept for conclusions and shrinking."""
 
-SHRINK_SHARE = 0.6
+SHRINK_SHARE = 0.7
 """Share of that time which belongs to shrinking. Searches that take seconds do not begin in it."""
 
 FINAL_SHARE = 0.08

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from xverify.arithmetic.kept import searches_in
 from xverify.engine.asking import interruptible, start
 from xverify.engine.changes import conclude_changes
 from xverify.engine.combine import Session, combined
@@ -133,7 +134,7 @@ def _run_session(options: Options, emit: Consumer) -> tuple[Session, Exception |
     announce = on_disk_first(state, emit)
     failure = None
     try:
-        with handling_interrupts(state):
+        with handling_interrupts(state), searches_in(options.cache):
             try:
                 start(state)
                 for phase in PHASES:

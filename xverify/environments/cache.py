@@ -18,6 +18,7 @@ from typing import Any
 from packaging.utils import canonicalize_name, canonicalize_version
 from packaging.version import Version
 
+from xverify.core.cache_folder import cache_folder
 from xverify.core.errors import EnvironmentFailedError
 from xverify.environments import installers
 from xverify.environments.installers import Interpreter, Say
@@ -69,11 +70,8 @@ def environment(distribution: str, version: str, say: Say, needs: Sequence[str] 
 
 
 def directory() -> Path:
-    """The folder of environments: below $XVERIFY_CACHE, $XDG_CACHE_HOME/xverify or ~/.cache/xverify."""
-    cache = os.environ.get("XVERIFY_CACHE")
-    if not cache:
-        cache = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "xverify")
-    return Path(cache, "environments").absolute()
+    """The folder of environments."""
+    return cache_folder() / "environments"
 
 
 def cached() -> list[Environment]:

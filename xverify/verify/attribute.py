@@ -245,6 +245,20 @@ def _answer(
     return tuple(reading for reading, own in pairs if np.array_equal(own, codes))
 
 
+def beyond(recipes: tuple[Reading, ...], admitted: tuple[Reading, ...], operands: Operands) -> tuple[Reading, ...]:
+    """The recipes that equal no admitted reading for the operands' types."""
+    if all(isinstance(recipe, Stepwise) for recipe in (*recipes, *admitted)):
+        return _beyond(recipes, admitted, types_of(operands))
+    equal = {reading.simplified(operands) for reading in admitted}
+    return tuple(recipe for recipe in recipes if recipe.simplified(operands) not in equal)
+
+
+@lru_cache(maxsize=2048)
+def _beyond(recipes: tuple[Stepwise, ...], admitted: tuple[Stepwise, ...], types: Types) -> tuple[Reading, ...]:
+    equal = {simplified(reading, types) for reading in admitted}
+    return tuple(recipe for recipe in recipes if simplified(recipe, types) not in equal)
+
+
 def surviving(
     contract: Contract, candidates: Sequence[Reading], results: Sequence[CheckedResult]
 ) -> tuple[Reading, ...]:

@@ -162,8 +162,7 @@ class Evidence:
         contract, operands = judged.contract, judged.contract.operands(judged.call)
         readings = attribute.search(contract, [_beginning(result) for _, result in self.probes])
         self.probes, self.early = [*self.probes, *self.early], []
-        admitted = {reading.simplified(operands) for reading in contract.readings(judged.call)}
-        self.others = tuple(reading for reading in readings if reading.simplified(operands) not in admitted)
+        self.others = attribute.beyond(readings, contract.readings(judged.call), operands)
         # The search used some values only. Compare the others too.
         small = [result for _, result in self.probes if result.got.size <= KEPT_VALUES]
         self.others = attribute.surviving(contract, self.others, small)

@@ -20,7 +20,7 @@ from xverify.core.surroundings import Graph, surround
 from xverify.verify.attribute import Attribution, Recipe, codes_of, named, neighbours
 from xverify.verify.compare import Comparison
 from xverify.verify.findings import Discrepancy, Key
-from xverify.verify.graph_values import Values, evaluate
+from xverify.verify.graph_values import Memo, Values, evaluate
 from xverify.verify.rewrites import FEW_CODES, FEW_WRONG, different, matches
 from xverify.verify.verdicts import Judged, clause_text, value_clause, violates
 
@@ -35,7 +35,9 @@ class EqualRecipes:
     """The names of the others."""
 
 
-def explain_by_recipe(contract: Contract, call: Call, got: Tensor, likely: Sequence[str] = ()) -> EqualRecipes | None:
+def explain_by_recipe(
+    contract: Contract, call: Call, got: Tensor, likely: Sequence[str] = (), others: bool = True
+) -> EqualRecipes | None:
     """The recipes of the call's own operator from which a graph's result follows; None if there is none.
 
     Args:
@@ -43,15 +45,17 @@ def explain_by_recipe(contract: Contract, call: Call, got: Tensor, likely: Seque
         call: The call in its graph.
         got: The graph's result.
         likely: Names of recipes that lone calls of the implementation show. They need less evidence, and come first.
+        others: False to try no other recipes. They are hundreds.
     """
     graph = surround(call)
     assert graph.lone is not None
     wrong = different(contract, graph, got)
     every = [
         *(recipes_named(contract, likely) if wrong.pairs >= FEW_WRONG else ()),
-        *(neighbours(contract, graph.lone) if wrong.codes >= FEW_CODES else ()),
+        *(neighbours(contract, graph.lone) if others and wrong.codes >= FEW_CODES else ()),
     ]
-    explaining = [recipe for recipe in dict.fromkeys(every) if _follows(contract, graph, got, recipe)]
+    memo = Memo()
+    explaining = [recipe for recipe in dict.fromkeys(every) if _follows(contract, graph, got, recipe, memo)]
     if not explaining:
         return None
     return EqualRecipes(explaining[0], tuple(recipe.name for recipe in explaining[1:]))
@@ -66,7 +70,11 @@ def violates_by_recipe(
     """
     from_types = violates(judged, subject, Outcome("tensor", got), comparison, None)
     recipe = next(iter(recipes_named(judged.contract, (name,))), None)
-    if from_types is None or recipe is None or not _follows(judged.contract, surround(judged.call), got, recipe):
+    if (
+        from_types is None
+        or recipe is None
+        or not _follows(judged.contract, surround(judged.call), got, recipe, Memo())
+    ):
         return None
     count = comparison.wrong_values
     clause = value_clause(judged, recipe)
@@ -88,7 +96,7 @@ def recipes_named(contract: Contract, names: Sequence[str]) -> Iterator[Recipe]:
             continue
 
 
-def _follows(contract: Contract, graph: Graph, got: Tensor, recipe: Recipe) -> bool:
+def _follows(contract: Contract, graph: Graph, got: Tensor, recipe: Recipe, memo: Memo) -> bool:
     """True if a graph's result follows from a recipe of its DequantizeLinear, or of each of them."""
 
     def dequantized(contract: Contract, call: Call) -> Values:
@@ -99,9 +107,9 @@ def _follows(contract: Contract, graph: Graph, got: Tensor, recipe: Recipe) -> b
     assert graph.lone is not None
     try:
         own = dequantized(contract, graph.lone)
-        results = [evaluate(contract, graph, own)]
+        results = [evaluate(contract, graph, own, memo=memo)]
         if sum(node.operator == DEQUANTIZE for node in graph.nodes) > 1:
-            results.append(evaluate(contract, graph, dequantizing=dequantized))
+            results.append(evaluate(contract, graph, dequantizing=dequantized, memo=memo))
     except (ValueError, IndexError, KeyError, AssertionError):
         return False  # the recipe is impossible with these shapes and types
     return any(matches(made.get(graph.output), got, graph) for made in results)

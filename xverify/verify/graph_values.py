@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -62,7 +62,7 @@ class Values:
     open: NDArray[np.bool_]
     """The mask of elements whose value no text states. Their codes mean nothing."""
 
-    @property
+    @cached_property
     def numbers(self) -> NDArray[np.float64]:
         return values(self.dtype, self.codes)
 
@@ -138,27 +138,27 @@ def evaluate(
         result: The codes of the call's result, if they are not its legal set.
         quantizing: Another meaning of QuantizeLinear than its text's.
         dequantizing: Another meaning of the graph's DequantizeLinear operators than the edition's.
-        memo: Results of other graphs around the call, for the same edition and no other meaning of DequantizeLinear.
+        memo: Results of other graphs around the call, for the same edition.
     """
     lone = graph.lone
     assert lone is not None
     memo = Memo() if memo is None else memo
-    dequantizing = dequantizing or _legal
+    quantizing, dequantizing = quantizing or quantized, dequantizing or _legal
     tensors = {**graph.inputs, **graph.constants, **lone.tensors}
-    nodes = graph.nodes[[node.output for node in graph.nodes].index(RESULT) + 1 :]
-    if result is None:
-        result = memo.result((RESULT, id(lone)), lambda: dequantizing(contract, lone), lone)
-    results = {RESULT: memo.only(result)}
-    for node in nodes:
-        inputs = [
-            results[name] if name in results else memo.only(fixed(tensors[name])) for name in node.inputs if name
-        ]
-        meaning = (quantizing or quantized) if node.operator == QUANTIZE else None
+    own = [node.output for node in graph.nodes].index(RESULT)
+    results: dict[str, Values] = {}
+    if result is not None:
+        results[RESULT] = memo.only(result)
+    elif graph.nodes[own].operator == DEQUANTIZE:
+        by_edition = partial(dequantizing, contract, lone)
+        results[RESULT] = memo.result((RESULT, dequantizing, id(lone)), by_edition, lone)
+    for node in graph.nodes[own + len(results) :]:
+        inputs = [results[name] if name in results else memo.only(fixed(tensors[name])) for name in node.inputs if name]
+        meaning = {QUANTIZE: quantizing, DEQUANTIZE: dequantizing}.get(node.operator)
         absent = tuple(index for index, name in enumerate(node.inputs) if not name)
         key = (node.operator, meaning, absent, *sorted(node.attributes.items()), *map(id, inputs))
-        results[node.output] = memo.result(
-            key, partial(_evaluated, contract, lone, node, inputs, quantizing or quantized, dequantizing)
-        )
+        compute = partial(_evaluated, contract, lone, node, inputs, quantizing, dequantizing)
+        results[node.output] = memo.result(key, compute)
     return results
 
 

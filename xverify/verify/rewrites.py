@@ -102,17 +102,30 @@ def _from_own(contract: Contract, graph: Graph, lone: Tensor, is_open: NDArray[n
     return evaluate(contract, graph, own).get(graph.output)
 
 
-def explanations(contract: Contract, call: Call, got: Tensor) -> list[Explanation]:
+def explanations(
+    contract: Contract, call: Call, got: Tensor, among: Collection[str] | None = None
+) -> list[Explanation]:
     """The rewrites whose legal results include a graph's result, the simplest first.
 
     Rewrites with two mistakes are listed only if no simple one has enough evidence.
+
+    Args:
+        contract: The edition.
+        call: The call.
+        got: The graph's result.
+        among: The names of the rewrites to try; None for every one. A graph takes about a tenth of a second to try them all.
     """
     graph, memo = surround(call), Memo()
     wrong = different(contract, graph, got)
     singles = list(candidates(graph))
-    every = _explaining(contract, singles, got, wrong, memo)
+
+    def explaining(mistakes: Iterable[Candidate]) -> list[Explanation]:
+        tried = (each for each in mistakes if among is None or each.rewrite.name in among)
+        return _explaining(contract, tried, got, wrong, memo)
+
+    every = explaining(singles)
     if not any(each.is_strong for each in every):
-        every += _explaining(contract, combined(singles), got, wrong, memo)
+        every += explaining(combined(singles))
     first = {each.rewrite.name: each for each in reversed(every)}
     return [first[name] for name in dict.fromkeys(each.rewrite.name for each in every)]
 
@@ -146,7 +159,13 @@ def _is_shown(candidate: Candidate, wrong: Wrong) -> bool:
     return wrong.pairs >= (1 if candidate.is_special or candidate.rounding in BEYOND else FEW_WRONG)
 
 
-def explain(contract: Contract, call: Call, got: Tensor, likely: Collection[str] = ()) -> Rewrite | None:
+def explain(
+    contract: Contract,
+    call: Call,
+    got: Tensor,
+    likely: Collection[str] = (),
+    among: Collection[str] | None = None,
+) -> Rewrite | None:
     """The simplest rewrite that explains a graph's result; None if none is known.
 
     Args:
@@ -154,8 +173,10 @@ def explain(contract: Contract, call: Call, got: Tensor, likely: Collection[str]
         call: The call.
         got: The graph's result.
         likely: Names of rewrites that other graphs of the implementation show. They need less evidence, and come first.
+        among: As for `explanations`.
     """
-    usable = [each for each in explanations(contract, call, got) if each.is_strong or each.rewrite.name in likely]
+    every = explanations(contract, call, got, among)
+    usable = [each for each in every if each.is_strong or each.rewrite.name in likely]
     usable.sort(key=lambda each: each.rewrite.name not in likely)
     return usable[0].rewrite if usable else None
 
