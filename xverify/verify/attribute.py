@@ -41,6 +41,9 @@ FEW_SEEN = 32
 FEW_NEAR = 64
 """The same if any reading near an admitted one may follow the mistake."""
 
+MANY = 1 << 20
+"""The number of values of all readings together from which a few values are compared first."""
+
 MOST_NEAR = 16
 """The number of readings, the simplest first, that are tried after each mistake on all values."""
 
@@ -241,8 +244,7 @@ def _answer(
         matching = tuple(compress(range_lattice.range_lattice(operands), same))
     if len(chosen) == len(codes):
         return matching
-    pairs = zip(matching, evaluated(matching, operands), strict=True)
-    return tuple(reading for reading, own in pairs if np.array_equal(own, codes))
+    return _giving(matching, operands, codes)
 
 
 def beyond(recipes: tuple[Reading, ...], admitted: tuple[Reading, ...], operands: Operands) -> tuple[Reading, ...]:
@@ -279,8 +281,15 @@ def surviving(
 @lru_cache(maxsize=2048)
 def _surviving(candidates: tuple[Reading, ...], key: OperandKey, wanted: bytes) -> tuple[Reading, ...]:
     """The readings that give these codes. Cells of many editions and implementations share the answer."""
-    codes = np.frombuffer(wanted, code_dtype(key.out))
-    pairs = zip(candidates, evaluated(candidates, key.operands()), strict=True)
+    codes, operands = np.frombuffer(wanted, code_dtype(key.out)), key.operands()
+    if len(candidates) * codes.size > MANY:  # few values exclude most of many readings
+        some = np.unique(np.linspace(0, codes.size - 1, SEARCHED).astype(np.int64))
+        candidates = _giving(candidates, lattice.taken(operands, some), codes[some])
+    return _giving(candidates, operands, codes)
+
+
+def _giving(candidates: Sequence[Reading], operands: Operands, codes: NDArray[Any]) -> tuple[Reading, ...]:
+    pairs = zip(candidates, evaluated(candidates, operands), strict=True)
     return tuple(reading for reading, own in pairs if np.array_equal(own, codes))
 
 
