@@ -117,6 +117,16 @@ def test_files_of_other_sources_are_removed_oldest_first(tmp_path: Path) -> None
     assert not (tmp_path / f"searches-{MOST_FILES}.sqlite-wal").exists()
 
 
+def test_a_file_that_is_too_large_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    with searches_in(tmp_path):
+        counted("key", made)
+    monkeypatch.setattr(keeping, "LARGEST_FILE", 1)
+    with searches_in(tmp_path):
+        counted("key", made)
+    assert made == [7, 7]
+
+
 def test_other_sources_have_another_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
     with searches_in(tmp_path):

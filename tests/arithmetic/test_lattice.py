@@ -13,7 +13,7 @@ from lattice_oracles import surviving
 from linear_operands import STAGES, crossed, drawn_reading, drawn_types, triples
 
 from xverify.arithmetic.batch_cast import BATCH
-from xverify.arithmetic.lattice import near, search, searched, simplicity, taken
+from xverify.arithmetic.lattice import near, search, search_each, searched, simplicity, taken
 from xverify.arithmetic.reading import Operands
 from xverify.arithmetic.readings import (
     EXACT,
@@ -42,6 +42,32 @@ def neighbour(start: Stepwise, departures: int, rng: np.random.Generator) -> Ste
     """A random reading that differs from an admitted one in few stages."""
     names = rng.choice(list(STAGES), departures, replace=False)
     return replace(start, **{name: STAGES[name][rng.integers(len(STAGES[name]))] for name in names})
+
+
+# -- several pieces at once -------------------------------------------------------------------------------
+
+
+def test_pieces_searched_together_give_the_near_readings_of_each() -> None:
+    rng = np.random.default_rng(5)
+    together = 0
+    for turn in range(12):
+        types = drawn_types(rng)
+        pieces = [triples(types, int(rng.integers(2, 30)), 4 * turn + part) for part in range(4)]
+        first = pieces[0]
+        truths = [EXACT, drawn_reading(rng), FLOAT32, drawn_reading(rng)]
+        codes = [truth.evaluate(piece) for truth, piece in zip(truths, pieces, strict=True)]
+        sizes = [piece.shape[0] for piece in pieces]
+        joined = {role: np.concatenate([piece.codes[role] for piece in pieces]) for role in first.codes}
+        operands = Operands(joined, first.dtypes, first.output_dtype, (sum(sizes),))
+        results = search_each(operands, np.concatenate(codes), sizes, ADMITTED)
+        for result, piece, wanted in zip(results, pieces, codes, strict=True):
+            alone = search(piece, wanted, ADMITTED)
+            assert set(result) <= set(alone)
+            assert result[:1] == alone[:1]
+            nearest = set(near(types, ADMITTED))
+            assert nearest & set(alone) == nearest & set(result)
+            together += bool(result)
+    assert together > 12
 
 
 # -- many readings at once ------------------------------------------------------------------------------

@@ -21,6 +21,9 @@ import numpy as np
 LARGEST = 1 << 18
 """Largest length of a text that is kept."""
 
+LARGEST_FILE = 1 << 26
+"""Bytes of a file from which it begins anew."""
+
 MOST_FILES = 4
 """The number of files that stay in the folder, those that were used last."""
 
@@ -102,7 +105,8 @@ def _opened(folder: Path) -> _Kept | None:
         folder.mkdir(parents=True, exist_ok=True)
         others = [each for each in folder.glob("searches-*.sqlite") if each != path]
         others.sort(key=lambda each: each.stat().st_mtime, reverse=True)
-        for old in others[MOST_FILES - 1 :]:
+        is_full = path.exists() and path.stat().st_size > LARGEST_FILE
+        for old in (*others[MOST_FILES - 1 :], *([path] if is_full else [])):
             for part in (old, *(old.with_name(old.name + end) for end in ("-wal", "-shm"))):
                 part.unlink(missing_ok=True)
         return _Kept(path)

@@ -115,6 +115,8 @@ def search_each(
 ) -> list[tuple[Stepwise, ...]]:
     """The results of `search` for several pieces of the operands, which all stages compute together.
 
+    A reading that is too far from every admitted one, and equals a nearer one on its piece only, may be missing here.
+
     Args:
         operands: The triples, 1-D, one for each code.
         codes: Codes of the output type.

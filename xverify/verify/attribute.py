@@ -365,7 +365,7 @@ def misreadings(
         for mistake, _ in mistakes:
             # Most mistakes end at few values.
             first, *rest = (_sampled(contract, each, mistake, SEARCHED // len(calls), wrong_only) for each in calls)
-            if _plausible(lattice.taken(first[0], np.arange(0, first[1].size, 4)), first[1][::4]):
+            if first[1].size and _plausible(lattice.taken(first[0], np.arange(0, first[1].size, 4)), first[1][::4]):
                 kept = [first, *(each for each in rest if each[0].dtypes == first[0].dtypes)]
                 pieces.append((mistake, _joined([taken for taken, _ in kept]), np.concatenate([c for _, c in kept])))
         for _, alike in groupby(pieces, key=lambda piece: sorted(piece[1].dtypes.items())):
