@@ -128,7 +128,8 @@ def _from_text(types: Types, text: str) -> Probes:
         None if codes is None else np.array(codes, code_dtype(dtype))
         for codes, dtype in zip(listed, dtypes, strict=True)
     )
-    if x is None or scale is None or x.shape != (len(scale), WIDTH) or (zero_point is None) != (not types.zero_point):
+    shapes = [None if codes is None else codes.shape for codes in (x, zero_point, scale)]
+    if x is None or scale is None or shapes != [(len(x), WIDTH), (len(x),) if types.zero_point else None, (len(x),)]:
         raise ValueError("not the probes of these types")
     return Probes(x, zero_point, scale, from_text(left))
 

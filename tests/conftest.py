@@ -49,9 +49,13 @@ def small_steps() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def no_kept_searches() -> Iterator[None]:
-    """Let sweeps in this process keep no searches: some tests change the arithmetic."""
+def no_kept_searches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Let sweeps in this process keep no searches, since some tests change the arithmetic.
+
+    Sweeps in other processes keep them in a folder of this test run.
+    """
     with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XVERIFY_CACHE", str(tmp_path_factory.mktemp("cache")))
         # The package `xverify.cli` names the command "sweep", too.
         patch.setattr(import_module("xverify.cli.sweep"), "cache_folder", lambda: None)
         yield

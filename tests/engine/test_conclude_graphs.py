@@ -152,6 +152,11 @@ def test_a_recipe_of_some_values_gives_way_to_a_rewrite_of_all() -> None:
     by = by_rewrite(SUBJECT, replace(discrepancy, attribution=partly), judged, outcome, wrong).attribution
     assert by is not None
     assert by.words == "quantizes the result again to uint8 without a zero point"
+    late = by_rewrite(SUBJECT, replace(discrepancy, attribution=partly), judged, outcome, wrong, (), is_late=True)
+    assert late.attribution == partly
+    shown = ("graph:quantizes-again:uint8",)
+    late = by_rewrite(SUBJECT, replace(discrepancy, attribution=partly), judged, outcome, wrong, shown, is_late=True)
+    assert late.attribution == by
 
 
 def recorded(

@@ -14,7 +14,7 @@ from lattice_oracles import Asked, ask_triples, follows, given, lap_of, small, t
 
 from xverify import contracts
 from xverify.arithmetic import indexing, range_lattice
-from xverify.arithmetic.reading import Reading
+from xverify.arithmetic.reading import Operands, Reading
 from xverify.arithmetic.readings import EXACT, EXACT_QUOTIENT, FLOAT32, FLOAT32_QUOTIENT, OUTPUT, Stepwise
 from xverify.arithmetic.simplify import Types, simplified, types_of
 from xverify.contracts.model import Cell, Contract
@@ -24,7 +24,8 @@ from xverify.strategies.lap import Probe, lap
 from xverify.strategies.structures import Linear, Range
 from xverify.strategies.values import RANGE_RECIPES
 from xverify.strategies.walk import cell_structures
-from xverify.verify.attribute import Misread, Recipe, gives, named
+from xverify.verify import attribute
+from xverify.verify.attribute import Misread, Recipe, beyond, gives, named
 
 KERNELS = int(os.environ.get("XVERIFY_SYNTHETIC_KERNELS", "80"))
 """Number of synthetic implementations of all kinds together."""
@@ -238,3 +239,29 @@ def misranged(
 def same(contract: Contract, call: Call, recipe: Recipe, truth: Reading) -> bool:
     """True if two recipes give equal bits. All NaNs are equal."""
     return gives(contract, call, follows(contract, truth)(call).tensor, recipe)
+
+
+def test_a_comparison_with_few_values_first_leaves_the_same_readings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the last of the values tells two readings apart."""
+    x = np.append(np.zeros(199, np.uint8), np.uint8(3))
+    scale = np.full(200, np.float32(0.1).view(np.uint32))
+    operands = Operands({"x": x, "scale": scale}, {"x": "uint8", "scale": "float32"}, "bfloat16", (200,))
+    every = (EXACT, Stepwise(final="truncated"), Stepwise(zero="unsigned"), Stepwise(scale_cast="output"))
+    wanted = EXACT.evaluate(operands)
+    whole = attribute._giving(every, operands, wanted)
+    monkeypatch.setattr(attribute, "MANY", 1)
+    assert attribute._giving(every, operands, wanted) == whole
+    assert whole[0] == EXACT
+    assert len(whole) < len(every)
+
+
+def test_recipes_beyond_the_admitted_readings_differ_for_the_types() -> None:
+    operands = Operands(
+        {"x": np.zeros(1, np.uint8), "scale": np.zeros(1, np.uint32)},
+        {"x": "uint8", "scale": "float32"},
+        "float32",
+        (1,),
+    )
+    rounded = Stepwise(precision="float16")
+    # Without a zero point, no difference is rounded.
+    assert beyond((EXACT, Stepwise(difference="float16"), rounded), (EXACT,), operands) == (rounded,)

@@ -13,10 +13,10 @@ from xverify.core.dtypes import integer_range, tensor, values
 from xverify.core.rounding import cast_by_last_bit
 from xverify.core.surroundings import surround
 from xverify.verify.cause_keys import mistakes_of_rewrite
-from xverify.verify.graph_values import graph_legal
+from xverify.verify.graph_values import Memo, graph_legal
 from xverify.verify.legal import legal_set
 from xverify.verify.rewrites import differs_where_wrong, explain, explanations, follows, gives, without_changes
-from xverify.verify.rewritten_graphs import candidates
+from xverify.verify.rewritten_graphs import candidates, combined, evaluated
 
 EDITION = contracts.get("ai.onnx/DequantizeLinear-21")
 
@@ -433,3 +433,20 @@ def test_an_operand_of_a_product_that_becomes_int8_is_named(number: int) -> None
     made = of_types("int4", x, "float32", 0.5, f"y>matmul:{number}")
     codes = np.clip(np.rint(operand @ x if number == 0 else x @ operand), -8, 7)
     assert explained(made, "int4", codes) == words
+
+
+@pytest.mark.parametrize(
+    "around", [("y>pair:3", "y>relu:0"), ("x<quantize:0", "y>neg:0"), ("shared:1", "y>clip:1", "y>quantize:3")]
+)
+def test_graphs_that_share_results_have_the_same_values_as_alone(around: tuple[str, ...]) -> None:
+    singles = list(candidates(surround(call(*around))))
+    shared, made = Memo(), 0
+    for candidate in (*singles, *combined(singles)):
+        together, alone = (evaluated(EDITION, candidate, "float32", memo) for memo in (shared, Memo()))
+        assert (together is None) == (alone is None), candidate.rewrite.name
+        if together is not None and alone is not None:
+            made += 1
+            assert together.dtype == alone.dtype
+            np.testing.assert_array_equal(together.codes, alone.codes)
+            np.testing.assert_array_equal(together.open, alone.open)
+    assert made > 10

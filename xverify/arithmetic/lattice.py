@@ -436,7 +436,7 @@ def as_text(recipes: Sequence[Stepwise]) -> str:
 
 
 def from_text(text: str) -> tuple[Stepwise, ...]:
-    """The inverse of `as_text`. Raises ValueError for a text that does not describe readings."""
+    """The inverse of `as_text`. Raises ValueError or TypeError for a text that describes none."""
     recipes = [tuple(options) for options in json.loads(text)]
     for options in recipes:
         if any(option not in choices for option, choices in zip(options, _SIMPLE.values(), strict=True)):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
+from itertools import groupby
 from typing import Any, get_args, get_type_hints
 
 import numpy as np
@@ -108,14 +109,20 @@ def evaluate_all(readings: Sequence[Stepwise], operands: Operands) -> list[NDArr
     if len(readings) <= 1 or math.prod(operands.shape) > BATCH:
         return [canonical(reading.evaluate(operands), out) for reading in readings]
     bench = Bench(operands)
-    distinct = {reading.before_cast(): reading for reading in readings}
-    numbers = {options: reading.on(bench) for options, reading in distinct.items()}
-    results = (((each.final, each.subnormals, each.zero), numbers[each.before_cast()]) for each in readings)
+    order = sorted(range(len(readings)), key=lambda index: readings[index].before_cast())
+
+    def results() -> Iterator[tuple[tuple[str, ...], F64]]:
+        for _, group in groupby((readings[index] for index in order), Stepwise.before_cast):
+            first, *rest = group
+            numbers = first.on(bench)
+            for reading in (first, *rest):
+                yield (reading.final, reading.subnormals, reading.zero), numbers
 
     def cast(numbers: F64, *options: Any) -> NDArray[Any]:
         return stages.finished(numbers, out, *options)
 
-    return batch_cast(results, operands.shape, out, cast)
+    codes = dict(zip(order, batch_cast(results(), operands.shape, out, cast), strict=True))
+    return [codes[index] for index in range(len(readings))]
 
 
 EXACT = Stepwise()

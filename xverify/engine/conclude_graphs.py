@@ -296,9 +296,11 @@ def by_rewrite(
         outcome: its outcome.
         wrong: the kept calls of the cell with wrong values.
         likely: names of rewrites that other graphs of the implementation and the edition show.
-        is_late: True to try no other rewrites, which takes seconds.
+        is_late: False to try the other rewrites too, which takes seconds.
     """
     got = outcome.tensor
+    if is_late and not likely:
+        return discrepancy
     if not judged.call.around or got is None or not (discrepancy.attribution is None or _in_graphs(discrepancy, wrong)):
         return discrepancy
     comparison = verdicts.compared(judged, outcome)

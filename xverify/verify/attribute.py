@@ -42,7 +42,7 @@ FEW_NEAR = 64
 """The same if any reading near an admitted one may follow the mistake."""
 
 MANY = 1 << 20
-"""The number of values of all readings together from which a few values are compared first."""
+"""If the readings have more values together, a few values are compared first."""
 
 MOST_NEAR = 16
 """The number of readings, the simplest first, that are tried after each mistake on all values."""
@@ -281,14 +281,14 @@ def surviving(
 @lru_cache(maxsize=2048)
 def _surviving(candidates: tuple[Reading, ...], key: OperandKey, wanted: bytes) -> tuple[Reading, ...]:
     """The readings that give these codes. Cells of many editions and implementations share the answer."""
-    codes, operands = np.frombuffer(wanted, code_dtype(key.out)), key.operands()
-    if len(candidates) * codes.size > MANY:  # few values exclude most of many readings
-        some = np.unique(np.linspace(0, codes.size - 1, SEARCHED).astype(np.int64))
-        candidates = _giving(candidates, lattice.taken(operands, some), codes[some])
-    return _giving(candidates, operands, codes)
+    return _giving(candidates, key.operands(), np.frombuffer(wanted, code_dtype(key.out)))
 
 
 def _giving(candidates: Sequence[Reading], operands: Operands, codes: NDArray[Any]) -> tuple[Reading, ...]:
+    """The readings that give these codes."""
+    if len(candidates) * codes.size > MANY and codes.size > SEARCHED:
+        some = np.unique(np.linspace(0, codes.size - 1, SEARCHED).astype(np.int64))
+        candidates = _giving(candidates, lattice.taken(operands, some), codes[some])
     pairs = zip(candidates, evaluated(candidates, operands), strict=True)
     return tuple(reading for reading, own in pairs if np.array_equal(own, codes))
 

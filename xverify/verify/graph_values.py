@@ -106,7 +106,7 @@ class Memo:
 
     def only(self, made: Values) -> Values:
         """The first values that equal these."""
-        key = (made.dtype, made.codes.shape, made.codes.tobytes(), made.open.tobytes())
+        key = (made.dtype, made.codes.shape, made.open.shape, made.codes.tobytes(), made.open.tobytes())
         return self._distinct.setdefault(key, made)
 
     def result(self, key: tuple[Any, ...], compute: Callable[[], Values], *named: Any) -> Values:
@@ -156,7 +156,8 @@ def evaluate(
         inputs = [results[name] if name in results else memo.only(fixed(tensors[name])) for name in node.inputs if name]
         meaning = {QUANTIZE: quantizing, DEQUANTIZE: dequantizing}.get(node.operator)
         absent = tuple(index for index, name in enumerate(node.inputs) if not name)
-        key = (node.operator, meaning, absent, *sorted(node.attributes.items()), *map(id, inputs))
+        whole = (node.operator, meaning, absent, len(node.others), lone.data.dtype)
+        key = (*whole, *sorted(node.attributes.items()), *map(id, inputs))
         compute = partial(_evaluated, contract, lone, node, inputs, quantizing, dequantizing)
         results[node.output] = memo.result(key, compute)
     return results
