@@ -145,7 +145,7 @@ def _used(path: Path) -> float:
 
 
 def _state() -> str:
-    """A digest of the sources, and of the versions on which the results depend; empty if there are no sources."""
+    """A digest of the sources and versions on which results depend; empty without sources."""
     digest = hashlib.sha256(f"{sys.version_info[:2]} {np.__version__} {ml_dtypes.__version__}".encode())
     root = Path(__file__).parent.parent
     paths = [path for package in _SOURCES for path in sorted((root / package).rglob("*.py"))]
