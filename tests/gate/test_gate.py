@@ -244,8 +244,8 @@ def test_a_gate_that_ended_at_a_fault_and_fails_on_nothing_is_no_pass(gate, monk
 )
 def test_a_kernel_that_misbehaves_costs_its_calls_and_not_the_gate(gate, kernel, verdict, said):
     began = time.monotonic()
-    gate(kernel, FINDINGS, "--timeout", "1s", "--memory", "128", budget="3s")
-    assert time.monotonic() - began < 3 + 10
+    gate(kernel, FINDINGS, "--timeout", "1s", "--memory", "128", budget="6s")
+    assert time.monotonic() - began < 6 + 20
     found = [f for f in gate.failing() if f["verdict"] == verdict]
     assert found
     assert any(said in f["summary"] + str(f["witness"]["got"]) for f in found)
