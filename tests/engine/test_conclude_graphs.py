@@ -166,7 +166,7 @@ def recorded(
     state = SimpleNamespace(
         findings=Findings(), pool=SimpleNamespace(failures=(), ask=lambda subject, call: Outcome("tensor", again)),
         options=SimpleNamespace(rules=SimpleNamespace(standing=lambda *seen: NEW, might_be_known=lambda judged: False)),
-        emit=lambda event: None, first_fault=None, elapsed=lambda: 0.0, is_time_to_shrink=lambda: is_late,
+        emit=lambda event: None, first_fault=None, elapsed=lambda: 0.0, is_past_budget=lambda: is_late,
     )  # fmt: skip
     for finding in before:
         state.findings._by_key[finding.key, ""] = finding
@@ -235,6 +235,7 @@ def test_a_lone_call_takes_the_blame_in_spite_of_other_mistakes(around: tuple[st
         pool=SimpleNamespace(failures=(), ask=answer),
         ended=lambda: False,
         is_time_to_shrink=lambda: "y>pair:3" not in around,
+        is_past_budget=lambda: False,
     )
     (fault,) = blame_graphs(state)
     lone = verdicts.judge(contracts.get(EDITION), replace(call, around=()))
@@ -243,7 +244,7 @@ def test_a_lone_call_takes_the_blame_in_spite_of_other_mistakes(around: tuple[st
 
 
 @pytest.mark.parametrize("first", ["y>relu:0", "y>neg:0"])
-def test_only_rewrites_that_graphs_showed_are_tried_when_it_is_time_to_shrink(first: str) -> None:
+def test_only_rewrites_that_graphs_showed_are_tried_past_the_budget(first: str) -> None:
     """The optimiser leaves out the first operator. The second graph is the same in both runs."""
     late = False
 
@@ -264,7 +265,8 @@ def test_only_rewrites_that_graphs_showed_are_tried_when_it_is_time_to_shrink(fi
         tally=SimpleNamespace(in_graphs=in_graphs),
         pool=SimpleNamespace(failures=(), ask=lambda subject, call: right(())),
         ended=lambda: False,
-        is_time_to_shrink=lambda: late,
+        is_time_to_shrink=lambda: False,
+        is_past_budget=lambda: late,
     )
     faults = blame_graphs(state)
     assert faults[0].rewrite is not None

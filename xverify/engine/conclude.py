@@ -59,7 +59,7 @@ def _violations(state: RunState, likely: Mapping[Whose, Collection[str]]) -> Non
     pieces: dict[tuple[Key, Standing], Recipe | None] = {}
     for subject, cell, tally, from_recipe, judged, outcome in state.tally.violations(state.is_time_to_shrink):
         shown = likely.get((subject.name, cell.contract), ())
-        is_late = state.is_time_to_shrink()
+        is_late = state.is_past_budget()
         discrepancy = by_rewrite(subject, from_recipe, judged, outcome, tally.evidence.wrong, shown, is_late)
         equal = tuple(reading.name for reading in tally.evidence.others or ())
         counted = _counted(discrepancy, _explained(tally), tally.wrong)

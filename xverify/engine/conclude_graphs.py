@@ -64,14 +64,14 @@ def blame_graphs(state: RunState) -> list[GraphFault]:
     """Ask for the lone call of each faulty graph, and count its wrong values among those of lone calls.
 
     Often several rewrites explain a graph. The one that explains most graphs of the implementation under the edition is taken.
-    When it is time to shrink, only rewrites are tried that earlier graphs showed clearly.
+    Past the budget, only rewrites are tried that earlier graphs showed clearly.
     """
     faults: list[GraphFault] = []
     clear: defaultdict[Whose, set[str]] = defaultdict(set)
     for subject, cell, tally in state.tally.in_graphs():
         for judged, outcome in tally.graphs:
             whose = subject.name, cell.contract
-            among = clear[whose] if state.is_time_to_shrink() else None
+            among = clear[whose] if state.is_past_budget() else None
             faults.append(_blamed(state, subject, cell, judged, outcome, among))
             clear[whose].update(each.rewrite.name for each in faults[-1].explanations if each.is_strong)
     shown = shown_rewrites(faults)
@@ -233,7 +233,7 @@ def _record_named(state: RunState, fault: GraphFault) -> bool:
     if fault.rewrite is not None:
         discrepancy = violates_in_graph(judged, name, got, comparison, fault.rewrite.name)
     elif by := explain_by_recipe(
-        judged.contract, judged.call, got, _recipes(state, fault.whose), others=not state.is_time_to_shrink()
+        judged.contract, judged.call, got, _recipes(state, fault.whose), others=not state.is_past_budget()
     ):
         discrepancy = violates_by_recipe(judged, name, got, comparison, by.recipe.name, by.equal)
     if discrepancy is not None and not _shown_alone(state, fault, discrepancy):

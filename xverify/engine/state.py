@@ -33,7 +33,7 @@ from xverify.workers.pool import WorkerPool
 END_SHARE, END_SECONDS = 0.4, 30.0
 """The largest share of the budget, and the most seconds, that are kept for conclusions and shrinking."""
 
-SHRINK_SHARE = 0.7
+SHRINK_SHARE = 0.6
 """Share of that time which belongs to shrinking. Searches that take seconds do not begin in it."""
 
 FINAL_SHARE = 0.08
@@ -180,8 +180,15 @@ class RunState:
 
     def is_time_to_shrink(self) -> bool:
         """True if only the time for shrinking is left of the budget of a run that saves such time."""
+        return self._is_past(1 - self.end_share * SHRINK_SHARE)
+
+    def is_past_budget(self) -> bool:
+        """True if the budget of a run that saves time to shrink is used up."""
+        return self._is_past(1.0)
+
+    def _is_past(self, share: float) -> bool:
         saves = self.options.cases is None and self.options.rules.saves_time_to_shrink
-        return saves and self.elapsed() > self.options.budget * (1 - self.end_share * SHRINK_SHARE)
+        return saves and self.elapsed() > self.options.budget * share
 
     @property
     def patience(self) -> float:
