@@ -116,6 +116,7 @@ def _chosen(types: Types, admitted: tuple[Stepwise, ...]) -> Probes:
 
 
 def _as_text(made: Probes) -> str:
+    """Probes as JSON: the codes of x, zero point and scale, then the readings that are left."""
     codes = [None if each is None else each.tolist() for each in (made.x, made.zero_point, made.scale)]
     return json.dumps([*codes, as_text(made.left)])
 

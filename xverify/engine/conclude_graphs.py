@@ -296,7 +296,7 @@ def by_rewrite(
         outcome: its outcome.
         wrong: the kept calls of the cell with wrong values.
         likely: names of rewrites that other graphs of the implementation and the edition show.
-        is_late: False to try the other rewrites too, which takes seconds.
+        is_late: True to try only the likely rewrites. Others take time.
     """
     got = outcome.tensor
     if is_late and not likely:

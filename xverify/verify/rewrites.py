@@ -113,7 +113,7 @@ def explanations(
         contract: The edition.
         call: The call.
         got: The graph's result.
-        among: The names of the rewrites to try; None for every one. A graph takes about a tenth of a second to try them all.
+        among: The names of the rewrites to try; None for every one.
     """
     graph, memo = surround(call), Memo()
     wrong = different(contract, graph, got)
