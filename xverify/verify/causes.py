@@ -165,10 +165,9 @@ def _without_steps(groups: Mapping[CauseKey, list[Json]]) -> dict[CauseKey, list
 
 
 def _same_mistakes(listed: Iterable[tuple[Json, Sequence[CauseKey]]]) -> dict[CauseKey, CauseKey]:
-    """Map mistakes to equal ones: in a region to anywhere, and of one parameter to all parameters.
+    """Map mistakes to equal ones: in a region to anywhere, and of all parameters to the scale.
 
-    Without a zero point the latter two cannot be told apart. If the mistake with all parameters has a cell with a zero point,
-    both parameters are wrong, and it stands for the others.
+    Without a zero point the latter two cannot be told apart. Where cells with a zero point show both, they are two mistakes.
     """
     wrong_zero_point: dict[CauseKey, bool] = {}
     for finding, keys in listed:
@@ -178,10 +177,9 @@ def _same_mistakes(listed: Iterable[tuple[Json, Sequence[CauseKey]]]) -> dict[Ca
     explained = [key for key in wrong_zero_point if key.mistake != UNEXPLAINED]
     same = {key: anywhere for key in explained if (anywhere := replace(key, region="")) in wrong_zero_point}
     for key in wrong_zero_point:
-        for role in ("-scale", "-zero-point"):
-            whole = replace(key, mistake=key.mistake.removesuffix(role))
-            if whole != key and whole in wrong_zero_point:
-                same |= {key: whole} if wrong_zero_point[whole] else {whole: key}
+        whole = replace(key, mistake=key.mistake.removesuffix("-scale"))
+        if whole != key and not wrong_zero_point.get(whole, True):
+            same[whole] = key
     return same
 
 
