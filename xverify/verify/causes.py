@@ -18,6 +18,7 @@ from xverify.core.verdict import Verdict
 from xverify.verify import cause_titles
 from xverify.verify.cause_keys import (
     EXPANDED,
+    FLUSHES,
     TEXT,
     UNEXPLAINED,
     UNROUNDED,
@@ -119,9 +120,16 @@ def grouped(findings: Sequence[Json], about: Context) -> dict[CauseKey, list[Jso
             group = groups[same.get(joins or key, joins or key)]
             if not group or group[-1] is not finding:  # two mistakes of a finding may be one
                 group.append(finding)
-    for group in groups.values():
+    for key, group in groups.items():
+        if key.mistake == FLUSHES and any(alone := [finding for finding in group if finding["verdict"] not in _WRONG]):
+            # The others show another mistake, too, which has a cause of its own.
+            group[:] = alone
         group.sort(key=_order)
     return _without_steps(_with_texts(groups, about))
+
+
+_WRONG = (Verdict.VIOLATION, Verdict.MIXED)
+"""Verdicts of findings that show a mistake beside a flush of subnormal numbers."""
 
 
 _STEPS = (
