@@ -1,4 +1,4 @@
-"""Calls that shrinking makes together show what they show one by one."""
+"""Shrinking keeps the mistake, and calls that it makes together show what they show one by one."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from xverify import contracts
 from xverify.core.call import Call, Outcome, Tensor
 from xverify.core.dtypes import tensor
 from xverify.verify import variants, verdicts
+from xverify.verify.attribute import codes_of, gives, named
 from xverify.verify.findings import Finding, Findings, Subject
 from xverify.verify.shrink import TOGETHER, shrink
 
@@ -97,3 +98,33 @@ def test_a_shrunk_difference_between_settings_is_no_violation_of_the_usual_one()
         )
         assert found is not None
         assert found.call.data.codes.reshape(-1).tolist() == [shown]
+
+
+GUIDE = contracts.get("onednn/Dequantize-1@3.0")
+BOTH, ONE = (f"as-per-tensor{which}@operands-float32+difference-float32" for which in ("", "-zero-point"))
+
+
+def test_a_mistake_in_both_parameters_does_not_shrink_to_one_of_them() -> None:
+    tensors = {
+        "x": tensor("int8", [[3, 7, 1], [5, 9, 2]]),
+        "scale": tensor("float32", [0.25, 3.0, 7.0]),
+        "zero_point": tensor("int32", [534528119, 2010, 16777217]),
+    }
+    call = Call(GUIDE.id, tensors, {"qtype": "per_channel", "axis": 1})
+
+    def ask(call: Call) -> Outcome:
+        return Outcome("tensor", Tensor("float32", codes_of(GUIDE, call, named(GUIDE, BOTH))))
+
+    judged = verdicts.judge(GUIDE, call)
+    comparison = verdicts.compared(judged, ask(call))
+    assert comparison is not None
+    discrepancy = verdicts.violates(judged, "k", ask(call), comparison, named(GUIDE, BOTH))
+    assert discrepancy is not None
+    findings = Findings()
+    findings.add(discrepancy, Subject("k", "1", "kernel", ""), call, ask(call), judged.cell, 0)
+    shrunk = shrink(findings.sorted()[0], GUIDE, ask, None, 0)
+    assert shrunk is not None
+    assert shrunk.call.values < call.values
+    got = ask(shrunk.call).tensor
+    assert got is not None
+    assert not gives(GUIDE, shrunk.call, got, named(GUIDE, ONE))

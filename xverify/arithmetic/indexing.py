@@ -99,13 +99,18 @@ def all_mistakes() -> Mapping[str, Misindexing]:
         whole.append(Misindexing(name, words, roles, read))
         if len(roles) > 1:
             alone += [
-                Misindexing(f"{name}-{role.replace('_', '-')}", _of_one(words, role.replace("_", " ")), (role,), read)
+                Misindexing(of_one(name, role), _words_of_one(words, role.replace("_", " ")), (role,), read)
                 for role in roles
             ]
     return {mistake.name: mistake for mistake in (*whole, *alone, *_requantizations())}
 
 
-def _of_one(words: str, operand: str) -> str:
+def of_one(name: str, role: str) -> str:
+    """The name of a mistake in one of its operands only."""
+    return f"{name}-{role.replace('_', '-')}"
+
+
+def _words_of_one(words: str, operand: str) -> str:
     """A mistake in words for one operand, such as "takes the first zero point for all channels"."""
     named = re.sub(r"(first|each parameter's|[lk]'s) parameters", rf"\1 {operand}", words)
     named = re.sub(r"parameter(s?)\b", rf"{operand}\1", named)

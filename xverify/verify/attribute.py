@@ -490,6 +490,14 @@ def mistake_of(name: str) -> str:
     return name.rpartition(_MISTAKE)[0] or name
 
 
+def of_one_operand(name: str) -> list[str]:
+    """The names of the recipes with a mistake in one operand only, for one in several operands."""
+    mistake, mark, reading = name.rpartition(_MISTAKE)
+    whole = indexing.all_mistakes().get(mistake)
+    roles = whole.roles if mark and whole is not None and len(whole.roles) > 1 else ()
+    return [f"{indexing.of_one(mistake, role)}{_MISTAKE}{reading}" for role in roles]
+
+
 def is_misreading(name: str) -> bool:
     """True for the name of a recipe with an indexing mistake."""
     return _MISTAKE in name

@@ -19,7 +19,7 @@ from xverify.core.verdict import Verdict
 from xverify.strategies.plainer import plainer_calls, plainness
 from xverify.strategies.smaller import less_around, smaller_calls, squeezed
 from xverify.verify import changes, editions, equivalence, variants, verdicts
-from xverify.verify.attribute import codes_of, gives, named
+from xverify.verify.attribute import codes_of, gives, named, of_one_operand
 from xverify.verify.findings import Discrepancy, Finding
 from xverify.verify.graph_recipes import recipes_named, violates_by_recipe
 from xverify.verify.rewrites import explanations, violates_in_graph
@@ -233,7 +233,7 @@ def shrink(
         ask_all: makes several calls of the implementation at once; None to make them one by one.
         is_judged: true if wrong values of what it is compared with are violations of their own.
         known: names of the recipes that other findings show. A finding without a recipe does not shrink to a call that one
-            of them explains.
+            of them explains. One of a mistake in all parameters does not shrink to a call that shows it in one of them.
 
     Returns:
         None if not even the witness shows the finding again.
@@ -247,8 +247,10 @@ def shrink(
     is_allowed = contract.judge(call).verdict == "allowed"
     needed = _shown(finding, contract, call, finding.outcome)
     others: Sequence[str] = ()
-    if finding.key.verdict == Verdict.VIOLATION and not finding.readings:
-        others = () if is_explained(contract, call, finding.outcome, known) else known
+    if finding.key.verdict == Verdict.VIOLATION:
+        by = finding.attribution
+        others = of_one_operand(by.reading) if by is not None else () if finding.readings else known
+        others = () if is_explained(contract, call, finding.outcome, others) else others
     shown: dict[str, bool] = {}
     answered: dict[str, Outcome] = {}
 
