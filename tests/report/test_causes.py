@@ -8,6 +8,7 @@ import pytest
 
 from xverify.core.severity import Severity
 from xverify.report.causes import Cause, counts, seen, sentence, types
+from xverify.verify.cause_titles import graph_in_words
 from xverify.verify.causes import Context, causes
 from xverify.verify.messages import abort_of, refusal_of
 from xverify.verify.region import NOWHERE_SIMPLE
@@ -116,6 +117,14 @@ def test_each_departure_of_a_recipe_is_a_cause_and_front_ends_of_one_kernel_shar
     first, second = sorted(grouped([both, one]), key=lambda cause: -len(cause.findings))
     assert first.implementations == ("eager", "function")
     assert (first.title, second.title) == (UNSIGNED["words"], ROUNDED["words"])
+
+
+@pytest.mark.parametrize(
+    ("lowest", "words"),
+    [("graph a", "a"), ("graph optimization=basic", "from optimization=basic"), ("", "seen with a")],
+)
+def test_a_title_claims_no_level_that_nobody_asked_for(lowest: str, words: str) -> None:
+    assert graph_in_words(["y>relu:0"], "graph a", lowest, "").endswith(f", {words}")
 
 
 def _departure(stage: str, option: str) -> dict[str, str]:

@@ -260,17 +260,17 @@ def graph_in_words(around: Sequence[str], path: str, lowest: str, rewrite: str) 
     Args:
         around: The words of the surroundings.
         path: The path through the implementation that shows the call.
-        lowest: The least optimised path that shows it, or "".
+        lowest: The least optimised path that shows it; "" if less optimised ones were not asked.
         rewrite: The rewrite on that path as a predicate of the optimiser, or "".
     """
     if not around:
         return ""
     level = (lowest or str(path)).removeprefix("graph").strip()
+    lower = "from " if level.startswith("optimization") else "also with "
+    begins = "seen with " if not lowest else "" if lowest == path else lower
     parts = (
         in_words(tuple(map(str, around))),
-        f"{'from' if level.startswith('optimization') else 'also with'} {level}"
-        if level and lowest not in ("", path)
-        else level,
+        begins + level if level else "",
         f"where the optimiser {rewrite}" if rewrite else "",
     )
     return ", ".join(filter(None, parts))
