@@ -131,6 +131,9 @@ _WIDER = ("uint16", "int16")
 _TABLE = (6, 32)
 """The shape of a table whose rows a Gather selects."""
 
+_SQUARE = (17, 17)
+"""A shape that stays valid if an optimiser takes the parameters along the other axis."""
+
 _WEIGHTS, _COLUMNS = 64, 8
 """Least extent of a matrix of weights along its blocks, and its other extent."""
 
@@ -143,7 +146,7 @@ _IDIOMS = (
     Idiom(("y>split:0", "y>quantize:0"), constants="data"),
     Idiom(("y>gather:0",), granularity="per_axis", axis=-1, constants="data", shape=_TABLE),
     Idiom(("constant:x",), _NARROW, constants="data", shape=_TABLE),
-    Idiom(("y>transpose:0",), granularity="per_axis", axis=-1, constants="parameters"),
+    Idiom(("y>transpose:0",), granularity="per_axis", axis=-1, constants="parameters", shape=_SQUARE),
     Idiom(("y>relu:0", "y>quantize:0"), ("uint8",), zero_point="lowest", negative=True, constants="parameters"),
     Idiom(("y>where:0", "y>quantize:0"), granularity="per_axis", axis=-1, constants="parameters"),
     Idiom(("y>qmatmul:0",), granularity="per_axis", axis=0, constants="parameters"),
