@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -28,31 +29,41 @@ REPORT_SECONDS = 3.0
 """Seconds of the budget for sending the witnesses to other implementations, and for writing."""
 
 
+SHARE = 0.25
+"""Largest share of the time left that one finding takes. Each death of a slow framework may take seconds."""
+
+
 def shrink_findings(state: RunState) -> None:
     """Shrink within the rest of the budget. After an interruption, do nothing."""
 
-    def out_of_time() -> bool:
-        timed = state.options.cases is None
-        return state.interrupted.is_set() or (timed and state.elapsed() > state.options.budget - REPORT_SECONDS)
+    def seconds_left() -> float:
+        return state.options.budget - REPORT_SECONDS - state.elapsed() if state.options.cases is None else math.inf
 
     if state.complete:
-        shrink_all(state, out_of_time)
+        shrink_all(state, lambda: state.interrupted.is_set() or seconds_left() < 0, seconds_left=seconds_left)
 
 
-def shrink_all(state: RunState, out_of_time: Callable[[], bool], grace: float = 0.0) -> None:
+def shrink_all(
+    state: RunState,
+    out_of_time: Callable[[], bool],
+    grace: float = 0.0,
+    seconds_left: Callable[[], float] = lambda: math.inf,
+) -> None:
     """Shrink every witness while there is time, then send it to the other implementations.
 
     Args:
         state: the run.
         out_of_time: true if the search must end.
         grace: the least time for shrinking in seconds, so that the first findings have small calls.
+        seconds_left: the time for all findings.
     """
     findings = in_turn(state)
     state.emit(ShrinkStarted(len(findings)))
     least = time.monotonic() + grace
 
-    def is_over() -> bool:
-        return out_of_time() and (time.monotonic() > least or state.interrupted.is_set())
+    def is_over(until: float) -> bool:
+        now = time.monotonic()
+        return now > until or (out_of_time() and (now > least or state.interrupted.is_set()))
 
     confirming = Confirming(state)
     try:
@@ -60,7 +71,8 @@ def shrink_all(state: RunState, out_of_time: Callable[[], bool], grace: float = 
             if state.interrupted.is_set():
                 state.complete = False
                 break
-            _shrink(state, finding, is_over, confirming)
+            until = time.monotonic() + SHARE * max(0.0, seconds_left())
+            _shrink(state, finding, partial(is_over, until), confirming)
     finally:
         confirming.stop()
     for finding in findings:

@@ -36,6 +36,9 @@ END_SHARE, END_SECONDS = 0.4, 30.0
 SHRINK_SHARE = 0.6
 """Share of that time which belongs to shrinking. Searches that take seconds do not begin in it."""
 
+PATIENCE = 0.02
+"""Share of the budget for calls that are under way at the end of a phase."""
+
 FINAL_SHARE = 0.08
 """Share of the budget for the two phases after exploring, half each: equivalences, and remaining readings."""
 
@@ -194,10 +197,10 @@ class RunState:
     def patience(self) -> float:
         """Seconds past a limit after which calls under way are cancelled.
 
-        They are infinite in a run of a fixed number of cases. Kernels of users may take seconds for a call, and a batch of such
-        calls would go on long after the budget.
+        They are infinite in a run of a fixed number of cases. A slow implementation has hundreds of calls under way, which would
+        take the time for conclusions and shrinking.
         """
-        return self.options.limits.call if self.options.cases is None else math.inf
+        return min(self.options.limits.call, PATIENCE * self.options.budget) if self.options.cases is None else math.inf
 
     def overdue(self, limit: Callable[[], bool], patience: float) -> Callable[[], bool]:
         """A function that is True when ``limit()`` has been True for longer than ``patience`` seconds."""
