@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from xverify.oracles import all_oracles
 from xverify.report import summary
-from xverify.report.causes import Cause, alike
+from xverify.report.causes import Cause
 from xverify.report.formats.findings import shortened
 from xverify.report.script import environment
 from xverify.report.summary import Json
-from xverify.verify.cause_keys import QUANTIZES_WRONGLY
+from xverify.verify.cause_keys import QUANTIZES_WRONGLY, alike
 from xverify.verify.cause_titles import exact_number, some
 from xverify.verify.variants import setting_of, without_setting
 
@@ -121,7 +121,7 @@ class Case:
 
     @property
     def counted(self) -> tuple[Json, ...]:
-        """The findings on calls of which the text says the same as of the shown one."""
+        """The findings of whose calls and values the text says the same as of the shown one."""
         return alike(self.findings)
 
     @property

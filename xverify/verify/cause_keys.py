@@ -131,6 +131,31 @@ def is_in_house(worker: Json) -> bool:
     return bool(worker.get("in_house", worker["name"].startswith("xverify-")))
 
 
+STANDINGS = {"": "allows", "forbidden": "forbids", "unspecified": "leaves open"}
+"""The verbs of the text for a call, by the beginning of the detail of a finding on it."""
+
+
+def standing(finding: Json) -> str:
+    """Return the verb of the text for the calls of a finding: "allows", "forbids" or "leaves open"."""
+    return STANDINGS.get(detail_in(finding).partition(":")[0], STANDINGS[""])
+
+
+INSIDE: Mapping[str, str] = {
+    Verdict.MIXED: ", each allowed, but not all by the same rule of rounding",
+    Verdict.AMBIGUITY: " that the text leaves open",
+}
+"""Verdicts on values none of which is outside the legal set, and words that follow a number of such values."""
+
+
+def alike(findings: Sequence[Json]) -> tuple[Json, ...]:
+    """Return the findings of whose calls and values the text says the same as of the first."""
+
+    def said(finding: Json) -> tuple[str, str]:
+        return standing(finding), finding["verdict"] if finding["verdict"] in INSIDE else ""
+
+    return tuple(finding for finding in findings if said(finding) == said(findings[0]))
+
+
 def clause_in(finding: Json) -> str:
     """The name of a finding's clause, which all editions that repeat the sentence share."""
     return str(finding["clause"]).rpartition("/")[2]
