@@ -413,6 +413,18 @@ def test_a_cause_is_described_by_types_counts_and_a_sentence() -> None:
     )
     expected = "kernel.py:f does not validate: it computes calls that 4 clauses forbid (axis, rank, x-type and 1 more)"
     assert sentence(accepted) == expected
+    axis, again, rank = (
+        finding("wrongly-accepted", detail, clause=f"{ONNX}/{detail.partition(':')[0]}")
+        for detail in ("axis", "axis:never-written", "rank:never-written")
+    )
+    (both,) = grouped([rank, again, axis])
+    assert both.first is axis
+    expected = "it computes calls that 1 clause forbids (axis); it accepts calls that 1 clause forbids (rank), and writes nothing"
+    assert both.title == f"does not validate: {expected}"
+    (nothing,) = grouped([again, rank])
+    assert (
+        nothing.title == "does not validate: it accepts calls that 2 clauses forbid (axis and rank), and writes nothing"
+    )
     (refused,) = grouped([finding("wrongly-rejected", f"{kind}:zero-point:KeyError") for kind in ("float8", "integer")])
     assert sentence(refused) == "kernel.py:f refuses allowed calls: KeyError"
 

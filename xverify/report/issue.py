@@ -172,6 +172,8 @@ def _outcome(case: Case) -> list[str]:
         message = [_middle_cut(line) for line in got["message"].splitlines() if not _OF_THE_MACHINERY.search(line)]
         lines = [f"{ending}{error}{':' if message else '.'}", ""]
         return lines + (_fenced("\n".join(message[:MOST_MESSAGE_LINES]), "text") if message else [])
+    if case.writes_nothing:
+        return ["It returns, and the memory of the output keeps its bytes.", ""]
     tensor = got["tensor"]
     kind = f"{code(tensor['dtype'])} of shape {code(str(tensor['shape']))}"
     if "hex" not in tensor:

@@ -18,7 +18,7 @@ from typing import Any
 
 from xverify.core.verdict import Verdict
 from xverify.verify.attribute import mistake_of
-from xverify.verify.details import is_partly, names_operators, names_types
+from xverify.verify.details import NEVER_WRITTEN, is_partly, names_operators, names_types
 from xverify.verify.messages import abort_of, refusal_of
 from xverify.verify.region import EVERYWHERE, NOWHERE_SIMPLE
 
@@ -82,9 +82,6 @@ UNROUNDED = "graph:unrounded"
 
 LEFT_OPEN, READINGS = "left-open:", "readings:"
 """The beginnings of the mistake of a clause: it leaves calls open, or has several readings. The clause's name follows."""
-
-NEVER_WRITTEN = "never-written"
-"""The note of a worker on elements that keep two patterns."""
 
 
 @dataclass(frozen=True)

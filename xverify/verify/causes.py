@@ -34,7 +34,7 @@ from xverify.verify.cause_keys import (
     region_in,
 )
 from xverify.verify.cause_titles import is_unconfirmed, some
-from xverify.verify.details import refuses_in_one_setting
+from xverify.verify.details import refuses_in_one_setting, wrote_nothing
 
 NOBODY = "nobody:"
 """The beginning of the mistake of a sentence that no implementation follows."""
@@ -352,6 +352,7 @@ def _order(finding: Json, mistake: str = "") -> tuple[Any, ...]:
         is_unconfirmed([finding]),
         Verdict(finding["verdict"]).severity,
         detail_in(finding).startswith(("forbidden:", "unspecified:")),
+        wrote_nothing(detail_in(finding)),
     )
     several = len((finding["attribution"] or {}).get("departures", ()))
     # The text that an implementation ships is nearer to its maintainers than the older one of a seed.
