@@ -418,6 +418,18 @@ def test_a_cause_is_described_by_types_counts_and_a_sentence() -> None:
     )
     expected = "kernel.py:f does not validate: it computes calls that 4 clauses forbid (axis, rank, x-type and 1 more)"
     assert sentence(accepted) == expected
+    axis, again, rank = (
+        finding("wrongly-accepted", detail, clause=f"{ONNX}/{detail.partition(':')[0]}")
+        for detail in ("axis", "axis:never-written", "rank:never-written")
+    )
+    (both,) = grouped([rank, again, axis])
+    assert both.first is axis
+    expected = "it computes calls that 1 clause forbids (axis); it accepts calls that 1 clause forbids (rank), and writes nothing"
+    assert both.title == f"does not validate: {expected}"
+    (nothing,) = grouped([again, rank])
+    assert (
+        nothing.title == "does not validate: it accepts calls that 2 clauses forbid (axis and rank), and writes nothing"
+    )
     (refused,) = grouped([finding("wrongly-rejected", f"{kind}:zero-point:KeyError") for kind in ("float8", "integer")])
     assert sentence(refused) == "kernel.py:f refuses allowed calls: KeyError"
 
@@ -497,6 +509,28 @@ def test_a_title_names_what_all_findings_on_allowed_calls_need() -> None:
     assert cause.title == "refuses allowed calls with a negative axis: E"
 
 
+@pytest.mark.parametrize(
+    ("inside", "words"),
+    [
+        ("mixed", "10 values in 2 calls, each allowed, but not all by the same rule of rounding"),
+        ("ambiguity", "10 values in 2 calls that the text leaves open"),
+    ],
+)
+def test_values_that_no_text_forbids_are_counted_apart_from_wrong_ones(inside: str, words: str) -> None:
+    recipe = "flush-subnormals" if inside == "ambiguity" else "wrap-x"
+    departures = [{"stage": "subnormals", "is": "flush"}] if inside == "ambiguity" else []
+    made = [finding(verdict, recipe, "int8", recipe, departures=departures) for verdict in ("violation", inside)]
+    made[1].update(max_ulp=0, cells=[{"x_dtype": "int4", "granularity": "per_axis"}])
+    (cause,) = grouped(made)
+    assert cause.entry["values"] == 10
+    assert cause.entry["cases"] == 4
+    assert types(cause) == ""
+    assert seen(cause) == f"2 calls, 10 values, 1 cell, up to 1 ULP; also {words}"
+    (alone,) = grouped(made[1:])
+    assert alone.entry["values"] == 10
+    assert seen(alone) == "2 calls, 10 values, 1 cell"
+
+
 def test_calls_that_the_text_forbids_are_counted_apart_and_give_no_types() -> None:
     made = [
         finding("crash", detail, x, message="killed by SIGABRT")
@@ -508,6 +542,7 @@ def test_calls_that_the_text_forbids_are_counted_apart_and_give_no_types() -> No
     ]
     (cause,) = grouped(made)
     assert types(cause) == ""
-    assert seen(cause) == "2 calls, 10 values, 1 cell, up to 1 ULP; also 4 calls that the text forbids or leaves open"
+    beside = "also 2 calls that the text forbids and 2 calls that the text leaves open"
+    assert seen(cause) == f"2 calls, 10 values, 1 cell, up to 1 ULP; {beside}"
     (cause,) = grouped([finding("wrongly-accepted", "axis-range", x) for x in ("uint8", "int8")])
     assert seen(cause) == "4 calls, 20 values, 2 cells, up to 1 ULP"

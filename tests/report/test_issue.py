@@ -251,6 +251,32 @@ def test_the_values_of_other_findings_are_counted_beside_those_of_the_recipe() -
     )
 
 
+def test_a_forbidden_call_that_wrote_nothing_has_no_result() -> None:
+    detail = "zero-point-type:never-written"
+    report = copy.deepcopy(sample_report())
+    one = next(f for f in report["findings"] if f["verdict"] == "wrongly-accepted")
+    one["detail"] = detail
+    report["causes"] = causes_of(report)
+    text = issue_body(report, one["id"])
+    for part in (
+        "accepts calls that the text forbids, and writes nothing (zero point type)\n",
+        "accepts a call that the text forbids, and writes nothing, and returns no error. ",
+        "\nIt returns, and the memory of the output keeps its bytes.\n",
+    ):
+        assert part in text, part
+    for claim in ("computes", "It gives a result"):
+        assert claim not in text.partition("<details>")[0]
+
+
+def test_mixed_values_are_not_counted_as_wrong() -> None:
+    by = {**sample_report()["findings"][0]["attribution"], "explained_values": 36_612, "values": 36_612}
+    text = of_one_cause({"verdict": "mixed", "values": 36_612, "cases": 94, "max_ulp": 0, "attribution": by})
+    assert "Seen in 88 204 values in 412 calls; up to" in text
+    apart = "Also seen in 36 612 values in 94 calls, each allowed, but not all by the same rule of rounding."
+    assert apart in text
+    assert "This covers 88 204 of 88 204 wrong values.\n" in text
+
+
 def test_a_distance_near_zero_is_given_in_last_places_of_the_range() -> None:
     report = copy.deepcopy(sample_report())
     one = next(f for f in report["findings"] if f["verdict"] == "violation")

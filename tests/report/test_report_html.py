@@ -68,7 +68,7 @@ def test_the_html_shows_the_facts_of_a_finding() -> None:
         "0x80000000",
         "2147483648.0",
         "0xcf000000",
-        "explains 88 204 of 88 204 mismatches",
+        "explains 88 204 of 88 204 wrong values",
         "not attributed to a known recipe",
         "where: |x - zero point| >= 2^31",
         "Everywhere else it rounds the exact value of (x - zero point) * scale once",

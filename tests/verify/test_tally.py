@@ -173,6 +173,25 @@ def test_notes_of_a_worker_are_reported_for_every_call() -> None:
     assert [one.key.verdict for one in both] == ["memory", "crash"]
 
 
+@pytest.mark.parametrize(
+    ("values", "notes", "does"),
+    [
+        ((7.0, 7.0), ("never-written",), "accepts a call that the clause 'x-type' forbids, and writes nothing"),
+        ((7.0, 1.0), ("never-written",), "computes a call that the clause 'x-type' forbids"),
+        ((7.0, 7.0), (), "computes a call that the clause 'x-type' forbids"),
+        ((), ("never-written",), "computes a call that the clause 'x-type' forbids"),
+    ],
+)
+def test_a_forbidden_call_that_wrote_nothing_was_not_computed(
+    values: tuple[float, ...], notes: tuple[str, ...], does: str
+) -> None:
+    outcome = replace(numbers(*values), notes=notes)
+    found = Tally().observe(forbidden_call(), ONE, outcome, True)[-1]
+    assert found.summary == f"one {does}"
+    nothing = does.startswith("accepts")
+    assert (found.key.detail, found.values) == (("x-type:never-written", 0) if nothing else ("x-type", 1))
+
+
 def test_last_was_wrong_is_true_for_values_outside_the_legal_set_only() -> None:
     """Only values outside the legal set count, since their finding is made at the end."""
     tally, judged = Tally(), asked([1, 2])

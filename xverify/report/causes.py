@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -13,7 +14,7 @@ from xverify.core.severity import Severity
 from xverify.core.verdict import Verdict
 from xverify.report import summary
 from xverify.report.summary import Json
-from xverify.verify.cause_keys import detail_in
+from xverify.verify.cause_keys import INSIDE, alike, standing
 from xverify.verify.cause_titles import some
 
 MOST_TYPES = 3
@@ -185,27 +186,27 @@ def _granularities(cells: Iterable[Json]) -> list[str]:
 
 def seen(cause: Cause) -> str:
     """Count the calls, values and cells of a cause, and apart those of which the text says something else."""
-    counted = alike(cause.findings)
-    others = [finding for finding in cause.findings if finding not in counted]
-    calls = sum(finding["cases"] for finding in others)
-    treated = {standing(finding) for finding in others}
-    verbs = " or ".join(verb for verb in STANDINGS.values() if verb in treated)
-    beside = f"; also {summary.plural(calls, 'call')} that the text {verbs}" if calls else ""
-    return counts(counted) + beside
+    others = beside(cause.findings)
+    return counts(alike(cause.findings)) + (f"; also {some(others, len(others))}" if others else "")
 
 
-STANDINGS = {"": "allows", "forbidden": "forbids", "unspecified": "leaves open"}
-"""The verbs of the text for a call, by the beginning of the detail of a finding on it."""
-
-
-def standing(finding: Json) -> str:
-    """Return the verb of the text for the calls of a finding: "allows", "forbids" or "leaves open"."""
-    return STANDINGS.get(detail_in(finding).partition(":")[0], STANDINGS[""])
-
-
-def alike(findings: Sequence[Json]) -> tuple[Json, ...]:
-    """Return the findings on calls of which the text says the same as of those of the first."""
-    return tuple(finding for finding in findings if standing(finding) == standing(findings[0]))
+def beside(findings: Sequence[Json]) -> list[str]:
+    """Count in words the findings of which the text says something else than of the first."""
+    counted = {finding["id"] for finding in alike(findings)}
+    calls: Counter[str] = Counter()
+    values: Counter[str] = Counter()
+    for finding in findings:
+        if finding["id"] not in counted:
+            is_inside = standing(finding) == standing(findings[0]) and finding["verdict"] in INSIDE
+            words = INSIDE[finding["verdict"]] if is_inside else f" that the text {standing(finding)}"
+            calls[words] += finding["cases"]
+            values[words] += finding["values"] if is_inside else 0
+    return [
+        (f"{summary.plural(values[words], 'value')} in " if values[words] else "")
+        + f"{summary.plural(number, 'call')}{words}"
+        for words, number in calls.items()
+        if number
+    ]
 
 
 def counts(findings: Sequence[Json]) -> str:

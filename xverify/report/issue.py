@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from xverify.contracts import quantize
@@ -16,7 +15,7 @@ from xverify.core.errors import DocumentError
 from xverify.core.machine import MISSING
 from xverify.oracles.releases import release_of
 from xverify.report import summary
-from xverify.report.causes import STANDINGS, causes, findings_of, standing, types_in_words
+from xverify.report.causes import beside, causes, findings_of, types_in_words
 from xverify.report.formats.markdown import code, row, text
 from xverify.report.issue_words import Case, capital, lead, path_in_words, plain_name, released_name, title
 from xverify.report.script import oracle_of
@@ -173,6 +172,8 @@ def _outcome(case: Case) -> list[str]:
         message = [_middle_cut(line) for line in got["message"].splitlines() if not _OF_THE_MACHINERY.search(line)]
         lines = [f"{ending}{error}{':' if message else '.'}", ""]
         return lines + (_fenced("\n".join(message[:MOST_MESSAGE_LINES]), "text") if message else [])
+    if case.writes_nothing:
+        return ["It returns, and the memory of the output keeps its bytes.", ""]
     tensor = got["tensor"]
     kind = f"{code(tensor['dtype'])} of shape {code(str(tensor['shape']))}"
     if "hex" not in tensor:
@@ -317,15 +318,8 @@ def _extent(case: Case) -> list[str]:
 
 
 def _beside(case: Case) -> str:
-    """Count the calls of other findings, of which the text does not say the same, in a sentence."""
-    calls: Counter[str] = Counter()
-    for each in case.findings:
-        calls[standing(each)] += each["cases"]
-    others = [
-        f"{summary.plural(calls[verb], 'call')} that the text {verb}"
-        for verb in STANDINGS.values()
-        if calls[verb] and verb != standing(case.finding)
-    ]
+    """Count the findings of which the text says something else, in a sentence."""
+    others = beside(case.findings)
     return f" Also seen in {' and '.join(others)}." if others else ""
 
 

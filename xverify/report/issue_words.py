@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 from xverify.oracles import all_oracles
 from xverify.report import summary
-from xverify.report.causes import Cause, alike
+from xverify.report.causes import Cause
 from xverify.report.formats.findings import shortened
 from xverify.report.script import environment
 from xverify.report.summary import Json
-from xverify.verify.cause_keys import QUANTIZES_WRONGLY
+from xverify.verify.cause_keys import QUANTIZES_WRONGLY, alike, clause_in, detail_in
 from xverify.verify.cause_titles import exact_number, some
+from xverify.verify.details import wrote_nothing
 from xverify.verify.variants import setting_of, without_setting
 
 PATHS = {
@@ -121,7 +122,7 @@ class Case:
 
     @property
     def counted(self) -> tuple[Json, ...]:
-        """The findings on calls of which the text says the same as of the shown one."""
+        """The findings of whose calls and values the text says the same as of the shown one."""
         return alike(self.findings)
 
     @property
@@ -198,6 +199,11 @@ class Case:
         return str(self.finding["clause"]).rpartition("/")[2].replace("-", " ")
 
     @property
+    def writes_nothing(self) -> bool:
+        """True for a forbidden call that is accepted and writes no element of its output."""
+        return self.finding["verdict"] == "wrongly-accepted" and wrote_nothing(detail_in(self.finding))
+
+    @property
     def silent(self) -> str:
         """The gap in the document if it says nothing; otherwise empty."""
         return str(self.clause["note"]) if self.clause is not None and not self.clause["text"] else ""
@@ -239,8 +245,9 @@ def _whole_title(case: Case) -> str:
     finding, who, types = case.finding, case.who, f" ({case.types})" if case.types else ""
     cause = case.cause
     if cause is not None and cause.kind == "validation":
-        clauses = dict.fromkeys(each["clause"].rpartition("/")[2].replace("-", " ") for each in case.findings)
-        return f"{case.operator}: {who} computes calls that the text forbids ({some(list(clauses), 3)})"
+        such = [each for each in case.findings if wrote_nothing(detail_in(each)) == case.writes_nothing]
+        clauses = dict.fromkeys(clause_in(each).replace("-", " ") for each in such)
+        return f"{case.operator}: {who} {_accepts(case, 'calls')} ({some(list(clauses), 3)})"
     if cause is not None and cause.kind == "text" and cause.implementations:
         sentence = cause.title.partition(": ")[2]
         return f"{case.operator}: no implementation follows the sentence on the {case.topic}: {sentence}"
@@ -265,7 +272,7 @@ def _whole_title(case: Case) -> str:
         case "conflict":
             return "Two documents give different results for the same call: {}, and {}".format(*case.documents)
         case "wrongly-accepted":
-            return f"{case.operator}: {who} computes a call that the text forbids ({case.topic})"
+            return f"{case.operator}: {who} {_accepts(case, 'a call')} ({case.topic})"
         case "wrongly-rejected":
             granularity = finding["granularity"].replace("_", " ")
             return f"{case.operator}: {who} refuses a call that the text allows ({finding['x_dtype']}, {granularity})"
@@ -284,6 +291,13 @@ def _whole_title(case: Case) -> str:
         case "not-followed":
             return f"{case.operator}: {who} does not follow {case.documents[0]}"
     return str(finding["summary"])
+
+
+def _accepts(case: Case, calls: str) -> str:
+    """The predicate of a forbidden call that is not refused."""
+    if case.writes_nothing:
+        return f"accepts {calls} that the text forbids, and writes nothing"
+    return f"computes {calls} that the text forbids"
 
 
 def lead(case: Case) -> str:
@@ -367,9 +381,10 @@ def _problem(case: Case) -> str:
                 "implementation is at fault. One of the documents has to change, or to say that it describes another operator."
             )
         case "wrongly-accepted":
+            returns = "returns no error" if case.writes_nothing else "returns a result instead of an error"
             return (
-                f"{who} computes a call that the text forbids, and returns a result instead of an error. Either a check "
-                "is missing, or the sentence below is stricter than intended."
+                f"{who} {_accepts(case, 'a call')}, and {returns}. Either a check is missing, or the sentence below is "
+                "stricter than intended."
             )
         case "wrongly-rejected":
             error = f" (it raises {got['error']})" if got and got["error"] else ""

@@ -18,7 +18,7 @@ from typing import Any
 
 from xverify.core.verdict import Verdict
 from xverify.verify.attribute import mistake_of
-from xverify.verify.details import is_partly, names_operators, names_types
+from xverify.verify.details import NEVER_WRITTEN, is_partly, names_operators, names_types
 from xverify.verify.messages import abort_of, refusal_of
 from xverify.verify.region import EVERYWHERE, NOWHERE_SIMPLE
 
@@ -83,9 +83,6 @@ UNROUNDED = "graph:unrounded"
 LEFT_OPEN, READINGS = "left-open:", "readings:"
 """The beginnings of the mistake of a clause: it leaves calls open, or has several readings. The clause's name follows."""
 
-NEVER_WRITTEN = "never-written"
-"""The note of a worker on elements that keep two patterns."""
-
 
 @dataclass(frozen=True)
 class CauseKey:
@@ -129,6 +126,31 @@ def family_in(finding: Json) -> str:
 def is_in_house(worker: Json) -> bool:
     """True for xverify's own kernels, which say nothing about how others read a text."""
     return bool(worker.get("in_house", worker["name"].startswith("xverify-")))
+
+
+STANDINGS = {"": "allows", "forbidden": "forbids", "unspecified": "leaves open"}
+"""The verbs of the text for a call, by the beginning of the detail of a finding on it."""
+
+
+def standing(finding: Json) -> str:
+    """Return the verb of the text for the calls of a finding: "allows", "forbids" or "leaves open"."""
+    return STANDINGS.get(detail_in(finding).partition(":")[0], STANDINGS[""])
+
+
+INSIDE: Mapping[str, str] = {
+    Verdict.MIXED: ", each allowed, but not all by the same rule of rounding",
+    Verdict.AMBIGUITY: " that the text leaves open",
+}
+"""Verdicts on values none of which is outside the legal set, and words that follow a number of such values."""
+
+
+def alike(findings: Sequence[Json]) -> tuple[Json, ...]:
+    """Return the findings of whose calls and values the text says the same as of the first."""
+
+    def said(finding: Json) -> tuple[str, str]:
+        return standing(finding), finding["verdict"] if finding["verdict"] in INSIDE else ""
+
+    return tuple(finding for finding in findings if said(finding) == said(findings[0]))
 
 
 def clause_in(finding: Json) -> str:

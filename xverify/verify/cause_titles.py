@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,12 +25,14 @@ from xverify.verify.cause_keys import (
     WORDS_OF_ONE,
     CauseKey,
     Json,
+    clause_in,
     departure_token,
     detail_in,
     mistakes_of_rewrite,
     operator_of,
     region_in,
 )
+from xverify.verify.details import wrote_nothing
 from xverify.verify.messages import normalised, telling_line
 from xverify.verify.rewritten_graphs import words_of_part
 
@@ -71,10 +73,27 @@ def title(key: CauseKey, group: Sequence[Json], answered: frozenset[str] = froze
         whole = _from_message(first) or key.mistake
         return f"refuses allowed calls{with_need(group)}: {whole}{_graph(first)}"
     if key.kind == "validation":
-        clauses = list(dict.fromkeys(finding["clause"].rpartition("/")[2] for finding in group))
-        noun = "clause forbids" if len(clauses) == 1 else "clauses forbid"
-        return f"does not validate: it computes calls that {len(clauses)} {noun} ({some(clauses, MOST_NAMES)})"
+        return f"does not validate: {_of_validation(group)}"
     return _predicate(first) + _graph(first)
+
+
+def _of_validation(group: Sequence[Json]) -> str:
+    """The forbidden calls that are computed, and those of other clauses that write nothing."""
+    computed = _clauses(each for each in group if not wrote_nothing(detail_in(each)))
+    accepted = [name for name in _clauses(group) if name not in computed]
+
+    def forbidden(clauses: Sequence[str]) -> str:
+        noun = "clause forbids" if len(clauses) == 1 else "clauses forbid"
+        return f"calls that {len(clauses)} {noun} ({some(clauses, MOST_NAMES)})"
+
+    parts = [f"it computes {forbidden(computed)}"] if computed else []
+    parts += [f"it accepts {forbidden(accepted)}, and writes nothing"] if accepted else []
+    return "; ".join(parts)
+
+
+def _clauses(findings: Iterable[Json]) -> list[str]:
+    """The names of the clauses of findings, each once."""
+    return list(dict.fromkeys(clause_in(finding) for finding in findings))
 
 
 def _of_values(key: CauseKey, group: Sequence[Json]) -> str:
@@ -180,8 +199,7 @@ def _of_death(key: CauseKey, group: Sequence[Json]) -> str:
         empty = all(detail_in(finding).endswith("empty") for finding in group)
         where = " on allowed calls" + (" of empty tensors" if empty else "") + with_need(group)
     elif len(blamed) == len(group):
-        clauses = list(dict.fromkeys(finding["clause"].rpartition("/")[2] for finding in group))
-        where = f" on calls that break {some(clauses, MOST_NAMES)}"
+        where = f" on calls that break {some(_clauses(group), MOST_NAMES)}"
     else:
         where = " on calls that the text forbids or leaves open"
     if is_unconfirmed(group):

@@ -25,6 +25,7 @@ from xverify.verify.cause_keys import (
     VALUES,
     CauseKey,
     Json,
+    alike,
     clause_in,
     departure_token,
     detail_in,
@@ -34,7 +35,7 @@ from xverify.verify.cause_keys import (
     region_in,
 )
 from xverify.verify.cause_titles import is_unconfirmed, some
-from xverify.verify.details import refuses_in_one_setting
+from xverify.verify.details import refuses_in_one_setting, wrote_nothing
 
 NOBODY = "nobody:"
 """The beginning of the mistake of a sentence that no implementation follows."""
@@ -261,7 +262,7 @@ def _entry(key: CauseKey, group: Sequence[Json], about: Context) -> dict[str, An
         "granularities": sorted(granularities, key=lambda g: (g not in _COMMONEST_FIRST, g)),
         "paths": sorted({path for finding in group for path in finding["subject"].get("paths", ())}),
         "cases": sum(finding["cases"] for finding in group),
-        "values": sum(finding["values"] for finding in group),
+        "values": sum(finding["values"] for finding in alike(group)),
         "cells": len({tuple(sorted(cell.items())) for cell in cells}),
         "max_ulp": -1 if min(largest) < 0 else max(largest),
         **processors_of(group),
@@ -357,6 +358,7 @@ def _order(finding: Json, mistake: str = "") -> tuple[Any, ...]:
         is_unconfirmed([finding]),
         Verdict(finding["verdict"]).severity,
         detail_in(finding).startswith(("forbidden:", "unspecified:")),
+        wrote_nothing(detail_in(finding)),
     )
     several = len((finding["attribution"] or {}).get("departures", ()))
     # The text that an implementation ships is nearer to its maintainers than the older one of a seed.

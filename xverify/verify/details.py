@@ -13,7 +13,7 @@ translates it.
 | violation | RECIPE, ``partly:RECIPE``, ``types:X:OUTPUT``, ``graph:OPERATORS``, ``result-type:GOT:DUE``, ``result-shape`` |
 | mixed | RECIPE, ``types:X:OUTPUT``, ``equivalence:TWIN`` |
 | unreadable-result | the type of the result or the dtype of the array: ``NoneType``, ``object``, ``NoneType:forbidden`` |
-| wrongly-accepted | CLAUSE |
+| wrongly-accepted | CLAUSE; if the call wrote nothing, ``CLAUSE:never-written`` |
 | wrongly-rejected | ``integer:zero-point:TypeError``; in a graph with its message, ``float8:no-zero-point:Fail:no-kernel-for`` |
 | ambiguity | READING, ``refuses:REFERENCE``, ``computes:REFERENCE``, ``other-values:REFERENCE`` |
 | conflict | the other edition's clause, or the name of a `TextCheck` |
@@ -56,6 +56,15 @@ def names_types(detail: str) -> bool:
 def refuses_in_one_setting(detail: str) -> bool:
     """True for the detail of calls that an implementation refuses in one of two settings only."""
     return detail.endswith((":answers", ":refuses"))
+
+
+NEVER_WRITTEN = "never-written"
+"""The note of a worker on elements that keep two patterns."""
+
+
+def wrote_nothing(detail: str) -> bool:
+    """True for the detail of accepted calls that wrote no element of their output."""
+    return detail.endswith(f":{NEVER_WRITTEN}")
 
 
 def partly(recipe: str) -> str:

@@ -23,7 +23,7 @@ from xverify.core.surroundings import Graph, changing_graph, changing_operators,
 from xverify.core.verdict import Verdict
 from xverify.verify.attribute import RESULTS, Attribution, Misread, Recipe, evaluated, gives
 from xverify.verify.compare import Comparison, compare
-from xverify.verify.details import detail_of, graph_detail, partly, types_detail
+from xverify.verify.details import NEVER_WRITTEN, detail_of, graph_detail, partly, types_detail
 from xverify.verify.findings import Discrepancy, Key
 from xverify.verify.graph_values import graph_legal
 from xverify.verify.large import by_code
@@ -204,17 +204,20 @@ def noted(judged: Judged, subject: str, outcome: Outcome) -> list[Discrepancy]:
 
 
 def accepted(judged: Judged, subject: str, outcome: Outcome) -> Discrepancy | None:
-    """The discrepancy of a forbidden call that was computed."""
-    if judged.judgement.verdict != "forbidden" or outcome.kind != "tensor":
+    """The discrepancy of a forbidden call that was computed, or that returned without a result."""
+    got = outcome.tensor
+    if judged.judgement.verdict != "forbidden" or outcome.kind != "tensor" or got is None:
         return None
+    # All elements hold one pattern, and some of them were never written: none was.
+    is_unwritten = NEVER_WRITTEN in outcome.notes and np.unique(got.codes).size == 1
     clause = judged.judgement.clauses[0]
     name = clause_text(judged, clause)
     matched = name.removeprefix(SAME_AS) if judged.contract.fixed_result is not None else ""
     by = f"{matched} refuses" if matched else f"the clause {name!r} forbids"
-    summary = f"{subject} computes a call that {by}"
-    return Discrepancy(
-        Key(subject, judged.contract.id, Verdict.WRONGLY_ACCEPTED, clause, name), summary, values=judged.call.values
-    )
+    does = f"accepts a call that {by}, and writes nothing" if is_unwritten else f"computes a call that {by}"
+    detail = detail_of(name, NEVER_WRITTEN if is_unwritten else "")
+    key = Key(subject, judged.contract.id, Verdict.WRONGLY_ACCEPTED, clause, detail)
+    return Discrepancy(key, f"{subject} {does}", values=0 if is_unwritten else judged.call.values)
 
 
 def rejected(judged: Judged, subject: str, outcome: Outcome) -> Discrepancy | None:

@@ -150,7 +150,8 @@ def _finding(finding: Json, clause: Json | None) -> list[str]:
         lines += [f"> {quoted}", ">", f"> {code(clause['id'])} in {text(clause['document'])}", ""]
     by = finding["attribution"]
     if by is not None:
-        explained = f"{summary.grouped(by['explained_values'])} of {summary.grouped(by['values'])} mismatches"
+        noun = "wrong value" if finding["verdict"] == "violation" else "value"
+        explained = f"{summary.grouped(by['explained_values'])} of {summary.plural(by['values'], noun)}"
         lines += [f"What it does instead: {text(by.get('words', by['reading']))} ({explained}).", ""]
         if by.get("elsewhere"):
             lines += [f"Everywhere else: {text(by['elsewhere']['words'])}, which the text allows.", ""]
