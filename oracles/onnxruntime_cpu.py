@@ -8,7 +8,7 @@ import re
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -205,6 +205,10 @@ def _with_library(oracle: Oracle, path: str) -> Oracle:
     )
 
 
+FEEDS_ANY = (1, 20)
+"""The first release whose Python interface feeds types that NumPy lacks."""
+
+
 def option_arguments(option: str) -> Tuple[str, ...]:
     """The arguments of `load` for an execution provider."""
     if option.startswith(BY_LIBRARY):
@@ -233,7 +237,7 @@ def load(*settings: str) -> Loaded:
     provider = devices[0].ep_name if devices else chosen.get("provider", CPU)
     # The optimiser computes on constants with the CPU's kernels, whatever the provider is.
     disabled = ["ConstantFolding"] if provider != CPU else None
-    # Before release 1.20, Python cannot feed a type that NumPy lacks: there the tensor is part of the model.
+    # Before `FEEDS_ANY`, Python cannot feed a type that NumPy lacks: there the tensor is part of the model.
     feeds_any = hasattr(ort.OrtValue, "ortvalue_from_numpy_with_onnx_type")
     sessions: OrderedDict[Tuple[Any, ...], Any] = OrderedDict()
 
@@ -598,12 +602,20 @@ def _read_any(value: Any) -> Tensor:
 # -- short scripts ---------------------------------------------------------------------------------------
 
 
-def short_form(call: ShortCall) -> ShortForm:
-    """The model, and a session of the call's path."""
+def short_form(call: ShortCall) -> Optional[ShortForm]:
+    """The model, and a session of the call's path.
+
+    None for a graph with inputs that Python cannot feed to the release.
+    """
     way = {**ROUTES, **GRAPHS}.get(call.options, ROUTES[""])
-    constants = [role for role in call.tensors if role in way.constants]
+    release = tuple(map(int, re.findall(r"\d+", call.version)[:2])) or FEEDS_ANY
+    # These are part of the model, as in `load`.
+    unfed = [role for role, tensor in call.tensors.items() if release < FEEDS_ANY and not is_numpy(tensor.dtype)]
+    constants = [role for role in call.tensors if role in way.constants or role in unfed]
     if call.graph is not None:
         constants = list(call.graph[1].constants)
+        if not set(unfed) <= set(constants):
+            return None
     provider = _provider(call)
     library = provider[len(BY_LIBRARY) :] if provider.startswith(BY_LIBRARY) else ""
     body = model_lines(

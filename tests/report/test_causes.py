@@ -10,7 +10,7 @@ from xverify.core.severity import Severity
 from xverify.report.causes import Cause, counts, seen, sentence, types
 from xverify.verify.cause_titles import graph_in_words
 from xverify.verify.causes import Context, causes
-from xverify.verify.messages import abort_of, refusal_of
+from xverify.verify.messages import abort_of, refusal_of, slug, useful_words
 from xverify.verify.region import NOWHERE_SIMPLE
 
 ONNX = "ai.onnx/DequantizeLinear-25"
@@ -404,6 +404,64 @@ def test_the_telling_line_of_a_message_is_the_first_one_that_does_not_only_name_
     assert refusal_of(where.format("no")) == refusal_of(where.format("no").replace("7", "8")) == "no of block"
     assert refusal_of("no kernel\nits inputs: 3") == "no kernel"
     assert refusal_of(where.format("no") + "\nSummary:\n-- Conversion is failed for: Clip\n\n") == "no of block"
+
+
+ORT = "[ONNXRuntimeError] : 6 : RUNTIME_EXCEPTION : "
+
+
+def test_a_refused_type_keeps_its_operator_and_parameter_but_no_name_of_the_graph() -> None:
+    message = ORT + (
+        "This is an invalid model. Type Error: "
+        "Type 'tensor({})' of input parameter ({}) of operator ({}) in node ({}) is invalid."
+    )
+    slices = {refusal_of(message.format(x, y, "Slice", "")) for x, y in (("uint4", "y_1_q_to_dq"), ("int8", "y_2_q"))}
+    assert slices == {"Type of input parameter of operator Slice in node is invalid"}
+    listed = [
+        ("y_1", "Slice"), ("y_1", "MaxPool"), ("zero_point", "QuantizeLinear"), ("zero_point", "DequantizeLinear"),
+        ("scale", "QuantizeLinear"), ("scale", "QLinearConcat"), ("scale", "QLinearMatMul"),
+    ]  # fmt: skip
+    messages = [message.format("int32", parameter, operator, "y_1") for parameter, operator in listed]
+    assert len(set(map(refusal_of, messages))) == len(set(map(slug, messages))) == len(listed)
+    assert len(grouped([finding("wrongly-rejected", str(i), message=each) for i, each in enumerate(messages)])) == 7
+
+
+def test_a_kernel_refuses_alike_when_the_optimiser_computes_its_node() -> None:
+    place = (
+        "/a/b.cc:{} ort::Status ort::{}<T>::Compute(ort::Context*) const [with T = ort::Float8] zp == 0 was false. no"
+    )
+    at_run = ORT + "Non-zero status code returned while running {} node. Name:'y_1' Status Message: "
+    at_start = "[ONNXRuntimeError] : 1 : FAIL : Exception during initialization: "
+    one = refusal_of(at_run.format("Dequantize") + place.format(7, "Dequantize"))
+    assert one == refusal_of(at_start + place.format(8, "Dequantize"))
+    assert one != refusal_of(at_start + place.format(8, "Quantize"))
+    other = at_start + "/a/b.cc:8 bool ort::Fold(ort::Node&) no"
+    assert refusal_of(other).startswith("Exception during initialization")
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (
+            "Exception during initialization: /a/g.cc:5 bool o::utils::Remove(o::Graph&, o::Node&) No use.",
+            "Remove: No use.",
+        ),
+        (
+            "Exception during initialization: /a/g.cc:5 T* o::Tensor<T>::Data() const [with T = float] no (1)",
+            "Data: no (1)",
+        ),
+        ("Exception during initialization: /a/g.cc:5 void o::Set(std::function<void(int)>) no", "Set: no"),
+        ("Running y. Name:'' Status Message: /a/g.cc:5 T o::F() a == b was false. no", "no"),
+        ("Running y. Name:'' Status Message: /a/g.cc:5 T o::F() a == b was false.", "a == b was false."),
+        ("Invalid model. Node input 'x' is no input.", "Node input 'x' is no input."),
+        ("This is an invalid model. Type Error: Type 'a' is invalid.", "Type 'a' is invalid."),
+        ("Node (y_1) Op (Clip) [TypeInferenceError] no", "Op (Clip) [TypeInferenceError] no"),
+        ("Invalid model. ", "Invalid model. "),
+        ("/a/g.cc:5: no", "/a/g.cc:5: no"),
+        ("no kernel (1) for 2", "no kernel (1) for 2"),
+    ],
+)
+def test_a_title_begins_with_the_useful_words_of_a_message(line: str, words: str) -> None:
+    assert useful_words(line) == words == useful_words(ORT + line if line.startswith("E") else line)
 
 
 def test_a_cause_is_described_by_types_counts_and_a_sentence() -> None:

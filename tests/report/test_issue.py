@@ -734,6 +734,15 @@ def test_an_install_line_names_what_a_script_imports() -> None:
         assert words in text
 
 
+def test_an_install_line_for_an_old_numpy_lets_pip_choose_ml_dtypes() -> None:
+    report = {**sample_report(), "causes": []}
+    report["run"] = {**report["run"], "versions": {"onnx": "1.23.2", "ml_dtypes": "0.6.0"}}
+    one = made("onnxruntime", "all initializers", x=tensor("float8_e4m3fn", [1], ["3"], ["0x44"]))
+    for version, words in (("1.18.0", "'numpy<2' ml_dtypes`"), ("1.27.0", " ml_dtypes==0.6.0`")):
+        one["subject"] = {**one["subject"], "version": version}
+        assert words in issue_body({**report, "findings": [one]}, one["id"])
+
+
 @pytest.mark.parametrize(("one", "printed"), [(of_onednn(), "-64 0xc2800000\n"), (in_float16(), "")])
 def test_the_program_of_onednn_runs(one: dict[str, Any], printed: str, tmp_path: Path) -> None:
     """TensorFlow's wheel has oneDNN's headers.

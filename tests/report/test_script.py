@@ -118,6 +118,16 @@ def test_a_call_that_is_refused_cannot_be_compared(tmp_path: Path) -> None:
     assert run(script_for(one), tmp_path)[0] == 3
 
 
+@pytest.mark.parametrize(("error", "expected"), [("Fail", 3), ("AttributeError", 1)])
+def test_a_function_that_a_release_lacks_is_no_refusal_of_a_call(error: str, expected: int, tmp_path: Path) -> None:
+    one = scaled("onnxruntime", "2.0", verdict="wrongly-rejected")
+    one["witness"].update(got=refused("rejected", error, "no"), legal=[])
+    text = script_for(one)
+    assert text.count("ort.InferenceSession(") == 1
+    status, said = run(text.replace("ort.InferenceSession(", "ort.no_such_function("), tmp_path)
+    assert (status, "no_such_function" in said) == (expected, True), said
+
+
 def test_a_script_without_its_framework_exits_3(tmp_path: Path) -> None:
     text = script_for(scaled("onnxruntime", "2.0")).replace("import onnxruntime as", "import no_such_onnxruntime as")
     status, shown = run(text, tmp_path)

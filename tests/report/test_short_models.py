@@ -114,3 +114,24 @@ def test_a_type_that_is_any_text_becomes_no_code() -> None:
     lines = model_lines(short_call(call, ""))
     (declared,) = [line for line in lines if line.startswith("outputs = ")]
     assert declared == 'outputs = [helper.make_tensor_value_info("y_1", TensorProto.UNDEFINED, [2])]'
+
+
+@pytest.mark.parametrize(("version", "constants"), [("1.19.2", ["x", "zero_point"]), ("1.20.0", []), ("", [])])
+def test_what_a_release_of_onnxruntime_cannot_be_fed_is_in_the_model(version: str, constants: list[str]) -> None:
+    one = tensor("float8_e4m3fn", [1])
+    tensors = {"x": one, "scale": tensor("float32", [2]), "zero_point": one}
+    call = replace(short_call(Call("ai.onnx/DequantizeLinear-19", tensors), ""), version=version)
+    (model,) = models(onnxruntime_cpu, call)
+    form = onnxruntime_cpu.short_form(call)
+    assert form is not None
+    assert [constant.name for constant in model.graph.initializer] == constants
+    assert any("_with_onnx_type" in line for line in form.body) == (not constants)
+    assert set(form.operands or ()) == {*constants, "scale", *(() if constants else ("x_bits", "zero_point_bits"))}
+
+
+def test_a_graph_that_a_release_cannot_be_fed_has_no_short_script() -> None:
+    tensors = {"x": tensor("float8_e4m3fn", [1]), "scale": tensor("float32", 2)}
+    lone = Call("ai.onnx/DequantizeLinear-19", tensors, around=("y>neg:0",))
+    call = short_call(lone, "optimization=all")
+    assert onnxruntime_cpu.short_form(call) is not None
+    assert onnxruntime_cpu.short_form(replace(call, version="1.19.2")) is None

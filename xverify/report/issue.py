@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from xverify.contracts import quantize
 from xverify.core.errors import DocumentError
 from xverify.core.machine import MISSING
+from xverify.environments.cache import OLD_NUMPY
 from xverify.oracles.releases import release_of
 from xverify.report import summary
 from xverify.report.causes import beside, causes, findings_of, types_in_words
@@ -130,6 +131,8 @@ def _script(case: Case) -> list[str]:
 
 def _install(short: Short, versions: Json) -> list[str]:
     """Say how to install what a script needs, and how to build and run a program."""
+    if OLD_NUMPY in short.packages:
+        versions = {**versions, "ml_dtypes": MISSING}  # the version of this run may need a newer NumPy
     packages = [
         shlex.quote(f"{name}=={versions[name]}" if versions.get(name, MISSING) != MISSING else name)
         for name in short.packages

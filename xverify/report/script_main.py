@@ -285,6 +285,9 @@ def conclude(finding: dict[str, Any], call: Call) -> int:
     if verdict == "wrongly-accepted":
         return int(tensor is not None)
     if earlier in ("rejected", "unsupported", "unreadable"):
+        if outcome.error == "AttributeError" != finding["got"]["error"]:
+            print("this version lacks a function that the call is made with")
+            return 3
         return int(tensor is None)
     if tensor is None:
         print("this version refuses the call")

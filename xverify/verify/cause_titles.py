@@ -33,7 +33,7 @@ from xverify.verify.cause_keys import (
     region_in,
 )
 from xverify.verify.details import wrote_nothing
-from xverify.verify.messages import normalised, telling_line
+from xverify.verify.messages import normalised, telling_line, useful_words
 from xverify.verify.rewritten_graphs import words_of_part
 
 MOST_NAMES = 3
@@ -70,8 +70,9 @@ def title(key: CauseKey, group: Sequence[Json], answered: frozenset[str] = froze
     if key.kind in ("crash", "hang"):
         return _of_death(key, group)
     if key.kind == "refusal":
-        whole = _from_message(first) or key.mistake
-        return f"refuses allowed calls{with_need(group)}: {whole}{_graph(first)}"
+        whole, graph = _from_message(first) or key.mistake, _graph(first)
+        whole = whole.removesuffix(".") if graph and not whole.endswith("...") else whole
+        return f"refuses allowed calls{with_need(group)}: {whole}{graph}"
     if key.kind == "validation":
         return f"does not validate: {_of_validation(group)}"
     return _predicate(first) + _graph(first)
@@ -223,12 +224,7 @@ def _ending(key: CauseKey, finding: Json) -> str:
 def _from_message(finding: Json) -> str:
     witness = finding["witness"]
     got = witness["got"] if witness is not None else None
-    line = telling_line(str(got["message"] or "")) if got is not None else ""
-    line = line.rpartition("Status Message: ")[2]
-    condition, was_false, explanation = line.partition(" was false.")
-    if was_false:  # the macro of a check: path, signature, condition, explanation
-        line = explanation.strip() or " ".join(condition.split(" ")[-3:]) + was_false
-    return _short(line)
+    return _short(useful_words(telling_line(str(got["message"] or "")))) if got is not None else ""
 
 
 def _short(line: str) -> str:

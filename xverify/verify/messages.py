@@ -6,6 +6,13 @@ import re
 
 _CHANGING = (
     (r"\[ONNXRuntimeError\] : \d+ : \w+ : |^Error in execution: ", ""),  # the same message through two interfaces
+    # The same refusal of a kernel, whether the optimiser or a run computes the node.
+    (
+        r"^Exception during initialization: (?=\S+ [\w: ]*\b(\w+)(?:<\w+>)?::Compute\()",
+        r"Non-zero status code returned while running \1 node. Name: Status Message: ",
+    ),
+    (r"^This is an invalid model\. (?:Type Error: )?", ""),
+    (r"\b(operator|parameter) \(([A-Za-z_]+)\)", r"\1 \2"),  # a name with a number is one of the graph's
     (r"\[with [^\]]*\]", ""),
     (r"0x[0-9a-fA-F]+", ""),
     (r"(?:/[\w.+-]+){2,}", ""),
@@ -28,6 +35,29 @@ def normalised(message: str) -> str:
     for pattern, replacement in _CHANGING:
         message = re.sub(pattern, replacement, message)
     return message.strip(" :.,")[:MOST_MESSAGE]
+
+
+_SIGNATURE = re.compile(
+    r"/\S+:\d+ (?:[^()]* )?(?:\w+(?:<\w+>)?::)*(\w+)(?:<\w+>)?\((?:[^()]|\([^()]*\))*\)(?: const)?(?: \[with [^\]]*\])? "
+)
+"""The place of a check: path and line, and the signature of a function of C++."""
+
+_VAGUE = re.compile(
+    r"\[ONNXRuntimeError\] : \d+ : \w+ : |Error in execution: |Exception during initialization: |.*Status Message: |"
+    r"(?:This is an i|I)nvalid model\. |Type Error: |Node \([^()]*\) (?=Op )"
+)
+"""Beginnings of messages that say less than the rest."""
+
+
+def useful_words(line: str) -> str:
+    """A line of a message without vague beginnings, and with the name of a function instead of its place."""
+    while (vague := _VAGUE.match(line)) and vague.end() < len(line):
+        line = line[vague.end() :]
+    condition, was_false, explanation = line.partition(" was false.")
+    if was_false:  # the macro of a check: path, signature, condition, explanation
+        return explanation.strip() or " ".join(condition.split(" ")[-3:]) + was_false
+    place = _SIGNATURE.match(line)
+    return f"{place[1]}: {line[place.end() :]}" if place else line
 
 
 def telling_line(message: str) -> str:
