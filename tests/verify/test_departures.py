@@ -9,7 +9,7 @@ from xverify.arithmetic.range_readings import MIN_COMBINED, MIN_FIRST, SCALED_FL
 from xverify.arithmetic.reading import Operands, Reading
 from xverify.arithmetic.readings import EXACT, FLOAT32, OUTPUT, Stepwise, by_name
 from xverify.verify.attribute import Misread, Zeros
-from xverify.verify.departures import departures, in_words
+from xverify.verify.departures import departures, in_words, shown_by_values
 
 
 def linear(x: str, out: str = "float32", zero_point: bool = True, scale: str = "float32") -> Operands:
@@ -46,6 +46,17 @@ def test_options_that_cannot_matter_are_no_departure() -> None:
 def test_a_departure_names_both_options() -> None:
     (departure,) = departures(by_name("ignored"), (EXACT,), linear("int8"))
     assert (departure.stage, departure.actual, departure.due) == ("subtraction", "ignored", "exact")
+
+
+def test_a_recipe_that_adds_a_departure_is_left_out() -> None:
+    both = Stepwise("ignored", zero="unsigned")
+    for recipes, kept in (
+        ((Stepwise("ignored"), both), (Stepwise("ignored"),)),
+        ((both, Stepwise(zero="unsigned"), Stepwise("wrap-x")), (Stepwise(zero="unsigned"), Stepwise("wrap-x"))),
+        ((both, Stepwise("wrap-x")), (both, Stepwise("wrap-x"))),
+        ((), ()),
+    ):
+        assert shown_by_values(recipes, (EXACT,), linear("int8")) == kept
 
 
 @pytest.mark.parametrize("name", ["scale-output", "operands-output"])

@@ -9,8 +9,11 @@ from lattice_oracles import SUBJECT, follows
 
 from xverify.arithmetic.reading import Operands
 from xverify.arithmetic.readings import EXACT, Stepwise
+from xverify.contracts import get
 from xverify.strategies import build
 from xverify.strategies.structures import Linear
+from xverify.verify.attribute import named
+from xverify.verify.departures import departures
 from xverify.verify.shared_recipe import common
 from xverify.verify.tally import Tally
 from xverify.verify.verdicts import judge
@@ -87,3 +90,52 @@ def test_cells_of_one_implementation_are_one_finding() -> None:
     assert len(found) == 2
     assert len(set(found)) == 1
     assert found[0].detail == Stepwise(scale_cast="float16").name, "a result in float32 is rounded to it once"
+
+
+def test_a_combination_of_two_mistakes_is_chosen_only_if_a_cell_shows_it() -> None:
+    small, loses, both = operands_of("int8"), Stepwise(zero="unsigned"), Stepwise("ignored", zero="unsigned")
+    cells = [("one", small, (IGNORES, both)), ("one", small, (loses, both))]
+    assert common(cells) == [both] * 2
+    assert common(cells, [(IGNORES,), (loses,)]) == [IGNORES, loses]
+    assert common([*cells, ("one", small, (both,))], [(IGNORES,), (loses,), (both,)]) == [both] * 3
+
+
+def departures_found(*cells: tuple[str, str, Stepwise]) -> dict[str, list[tuple[str, str]]]:
+    """Tally an implementation with a recipe for each cell. Return its findings' departures by type of x.
+
+    No due result of an integer type is -0.
+    """
+    edition, tally, rng = get("onednn/Dequantize-1@3.5"), Tally(), random.Random(3)
+    for x_dtype, zero_point, truth in cells:
+        for number in range(20):
+            structure = Linear(x_dtype, "float32", "per_tensor", (90,), zero_point, seed=rng.getrandbits(32))
+            judged = judge(edition, build(edition, structure), number)
+            assert judged.legal is not None
+            assert x_dtype.startswith("float8") or not (judged.legal.codes(0) == 1 << 31).any()
+            tally.observe(judged, SUBJECT, follows(edition, truth)(judged.call), True)
+    tally.settle()
+    found = {}
+    for _, cell, _, said, judged, _ in tally.violations():
+        recipe, call = named(edition, said.key.detail), judged.call
+        told = departures(recipe, edition.readings(call), edition.operands(call))
+        found[cell.x_dtype] = [(each.stage, each.actual) for each in told]
+    return found
+
+
+CASTS = Stepwise("operands-float32", difference="float32")
+
+
+def test_a_cast_of_operands_is_the_only_mistake_where_no_zero_shows_a_lost_sign() -> None:
+    found = departures_found(("uint8", "int32", CASTS), ("int8", "int32", CASTS))
+    assert found == {x_dtype: [("subtraction", "operands-float32")] for x_dtype in ("uint8", "int8")}
+
+
+def test_two_mistakes_are_not_joined_to_one_recipe_that_no_cell_shows() -> None:
+    """One recipe would explain all cells: the integers show its cast, and float8 shows its lost signs."""
+    loses = Stepwise(zero="unsigned")
+    found = departures_found(("uint8", "int32", CASTS), ("int8", "int32", CASTS), ("float8_e4m3fn", "", loses))
+    assert found == {
+        "uint8": [("subtraction", "operands-float32")],
+        "int8": [("subtraction", "operands-float32")],
+        "float8_e4m3fn": [("zero", "unsigned")],
+    }

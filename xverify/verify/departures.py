@@ -63,6 +63,23 @@ def departures(recipe: Recipe, admitted_readings: Sequence[Reading], operand_typ
     return contradicting or listed
 
 
+def shown_by_values(
+    recipes: Sequence[Reading], admitted_readings: Sequence[Reading], operand_types: Operands
+) -> tuple[Reading, ...]:
+    """The recipes that add no departure to those of another one.
+
+    Args:
+        recipes: recipes that give the same values. None of these values shows a departure that is added.
+        admitted_readings: as for `departures`.
+        operand_types: as for `departures`.
+    """
+    listed = [departures(recipe, admitted_readings, operand_types) for recipe in recipes]
+    options = [frozenset((each.stage, each.actual) for each in way) for way in listed]
+    return tuple(
+        recipe for recipe, own in zip(recipes, options, strict=True) if not any(other < own for other in options)
+    )
+
+
 _SILENT = ("flush-results", "flush-products", "flushed", "results-flushed")
 """Options on which every text is silent. They are a departure only if there is no other."""
 

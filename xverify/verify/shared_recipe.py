@@ -16,24 +16,29 @@ MOST = 64
 """The number of readings of a cell, simplest first, that are considered."""
 
 
-def common(cells: Sequence[Group]) -> list[Reading | None]:
+def common(cells: Sequence[Group], shown: Sequence[Sequence[Reading]] | None = None) -> list[Reading | None]:
     """Choose for each cell a reading that explains it, with few different ones per group.
 
     The reading that explains most cells comes first, then the one that explains most of the remaining cells, and so on.
 
     Args:
         cells: for each cell its group, operands of its types, and the simplified readings that explain it, the simplest first.
+        shown: for each cell those of its readings that its values show. Only readings that some cell shows are chosen: a
+            combination of the mistakes of two cells explains both, and may be made in neither. None for all readings.
 
     Returns:
         A reading for each cell; None where nothing explains it.
     """
     chosen: list[Reading | None] = [None] * len(cells)
+    own = [readings for _, _, readings in cells] if shown is None else shown
     indices: dict[Hashable, list[int]] = defaultdict(list)
     for index, (group, _, readings) in enumerate(cells):
         if readings:
             indices[group].append(index)
     for group_indices in indices.values():
-        explains = _explains([cells[index] for index in group_indices], group_indices)
+        explains = _explains(
+            [cells[index] for index in group_indices], [own[index] for index in group_indices], group_indices
+        )
         left = set(group_indices)
         while left:
             counts = Counter({reading: len(explained & left) for reading, explained in explains.items()})
@@ -76,14 +81,16 @@ def _subtracts(reading: Reading) -> bool:
     return not isinstance(reading, Stepwise) or reading.subtraction.startswith(("exact", "operands-", "negated"))
 
 
-def _explains(cells: Sequence[Group], indices: Sequence[int]) -> dict[Reading, set[int]]:
+def _explains(
+    cells: Sequence[Group], shown: Sequence[Sequence[Reading]], indices: Sequence[int]
+) -> dict[Reading, set[int]]:
     """The cells that each candidate explains, the simplest candidates first."""
     # Cells of the same types simplify a reading in the same way.
     kinds = [_kind(operands) for _, operands, _ in cells]
     of_kind = {kind: operands for kind, (_, operands, _) in zip(kinds, cells, strict=True)}
     sets = [{reading.simplified(operands) for reading in readings[:MOST]} for _, operands, readings in cells]
     candidates: dict[Reading, set[int]] = {}
-    for reading in _candidates(cells):
+    for reading in _candidates(cells, shown):
         simple = {kind: reading.simplified(operands) for kind, operands in of_kind.items()}
         explained = {
             index for index, kind, simplified in zip(indices, kinds, sets, strict=True) if simple[kind] in simplified
@@ -98,10 +105,10 @@ def _kind(operands: Operands) -> Hashable:
     return tuple(sorted(operands.dtypes.items())), operands.output_dtype, tuple(sorted(operands.options.items()))
 
 
-def _candidates(cells: Sequence[Group]) -> list[Reading]:
-    """The readings of all cells, and their general forms, in which a type may stand for the output type."""
+def _candidates(cells: Sequence[Group], shown: Sequence[Sequence[Reading]]) -> list[Reading]:
+    """The readings that cells show, and their general forms, which may name the output type as such."""
     candidates: dict[Reading, None] = {}
-    for _, operands, readings in cells:
+    for (_, operands, _), readings in zip(cells, shown, strict=True):
         for reading in readings[:MOST]:
             candidates[reading] = None
             if isinstance(reading, Stepwise):

@@ -16,6 +16,7 @@ from xverify.core.verdict import Verdict
 from xverify.verify import verdicts
 from xverify.verify.attribute import Attribution, CheckedResult, Misread, Recipe, Zeros, gives
 from xverify.verify.compare import Comparison, max_ulp
+from xverify.verify.departures import shown_by_values
 from xverify.verify.evidence import (
     UNSIGNED,
     Evidence,
@@ -29,7 +30,7 @@ from xverify.verify.evidence import (
 from xverify.verify.findings import Discrepancy, Subject, witness_order
 from xverify.verify.ordinary import OrdinaryCalls
 from xverify.verify.range_places import farther, range_places
-from xverify.verify.shared_recipe import common
+from xverify.verify.shared_recipe import MOST, common
 from xverify.verify.shown import shown
 from xverify.verify.verdicts import Judged
 
@@ -372,13 +373,15 @@ class Tally:
         """
         if self._recipes is not None:
             return self._recipes
-        groups = {}
+        groups, telling = {}, []
         for (subject, cell), tally in self.ordered():
             shown = tally.worst or tally.mixture
             if shown is not None and not tally.graphs and self.judged_by[subject, cell.contract]:
-                operands = shown[0].contract.operands(shown[0].call)
-                groups[subject, cell] = ((subject.name, cell.contract), operands, tally.evidence.others or ())
-        self._recipes = dict(zip(groups, common(list(groups.values())), strict=True))
+                contract, call = shown[0].contract, shown[0].call
+                operands, others = contract.operands(call), tally.evidence.others or ()
+                groups[subject, cell] = ((subject.name, cell.contract), operands, others)
+                telling.append(shown_by_values(others[:MOST], contract.readings(call), operands))
+        self._recipes = dict(zip(groups, common(list(groups.values()), telling), strict=True))
         return self._recipes
 
     def in_graphs(self) -> Iterator[tuple[Subject, Cell, CellTally]]:
