@@ -122,15 +122,12 @@ def grouped(findings: Sequence[Json], about: Context) -> dict[CauseKey, list[Jso
             if not group or group[-1] is not finding:  # two mistakes of a finding may be one
                 group.append(finding)
     for key, group in groups.items():
-        if key.mistake == FLUSHES and any(alone := [finding for finding in group if finding["verdict"] not in _WRONG]):
-            # The others show another mistake, too, which has a cause of its own.
-            group[:] = alone
+        if key.mistake == FLUSHES:
+            # Findings that show another mistake, too, belong to its cause.
+            alone = [finding for finding in group if len(list(keys_of(finding))) == 1]
+            group[:] = alone or group
         group.sort(key=_order)
     return _without_steps(_with_texts(groups, about))
-
-
-_WRONG = (Verdict.VIOLATION, Verdict.MIXED)
-"""Verdicts of findings that show a mistake beside a flush of subnormal numbers."""
 
 
 _STEPS = (
