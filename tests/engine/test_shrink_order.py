@@ -1,8 +1,10 @@
-"""The order in which witnesses are shrunk."""
+"""The order in which witnesses are shrunk, and the time of each."""
 
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
@@ -38,6 +40,28 @@ def test_new_causes_come_first_and_of_their_shown_findings_deaths(seed: int, mon
     shuffled = random.Random(seed).sample(expected, len(expected))
     state: Any = SimpleNamespace(findings=SimpleNamespace(sorted=lambda: shuffled))
     assert shrink.in_turn(state) == expected
+
+
+def test_one_finding_takes_a_quarter_of_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes all it gets. So every one gets some, the first ones most."""
+    now, ends = [0.0], []
+
+    def slow(state: Any, finding: Finding, out_of_time: Callable[[], bool], confirming: Any) -> None:
+        while not out_of_time():
+            now[0] += 0.01
+        ends.append(now[0])
+
+    findings = [_finding("shown new", Verdict.VIOLATION) for _ in range(3)]
+    monkeypatch.setattr(shrink, "in_turn", lambda state: findings)
+    monkeypatch.setattr(shrink, "_shrink", slow)
+    monkeypatch.setattr(shrink, "ask_others", lambda state, finding: [])
+    monkeypatch.setattr(shrink.time, "monotonic", lambda: now[0])
+    options = SimpleNamespace(budget=80.0 + shrink.REPORT_SECONDS, cases=None)
+    state: Any = SimpleNamespace(
+        options=options, complete=True, interrupted=Event(), elapsed=lambda: now[0], emit=lambda event: None
+    )
+    shrink.shrink_findings(state)
+    assert [round(end) for end in ends] == [20, 35, 46]
 
 
 def _finding(words: str, verdict: Verdict) -> Finding:
