@@ -12,7 +12,7 @@ from xverify.core.dtypes import tensor
 from xverify.verify import variants, verdicts
 from xverify.verify.attribute import codes_of, gives, named
 from xverify.verify.findings import Finding, Findings, Subject
-from xverify.verify.shrink import TOGETHER, shrink
+from xverify.verify.shrink import MOST_DEATHS, TOGETHER, shrink
 
 ONNX = contracts.get("ai.onnx/DequantizeLinear-13")
 REFUSED = Outcome("rejected", error="ValueError", message="no")
@@ -128,3 +128,25 @@ def test_a_mistake_in_both_parameters_does_not_shrink_to_one_of_them() -> None:
     got = ask(shrunk.call).tensor
     assert got is not None
     assert not gives(GUIDE, shrunk.call, got, named(GUIDE, ONE))
+
+
+def test_calls_that_end_the_process_in_another_way_are_limited() -> None:
+    """The heap is damaged: the witness ends the process, and each smaller call waits for a lock."""
+    x = tensor("int8", np.arange(60).reshape(6, 10))
+    call = Call(ONNX.id, {"x": x, "scale": tensor("float32", 3.1), "zero_point": tensor("int8", 4)}, {})
+    crash = Outcome("crash", message="free(): invalid pointer (SIGABRT)")
+    asked: list[Outcome] = []
+
+    def ask(candidate: Call) -> Outcome:
+        asked.append(crash if candidate.digest() == call.digest() else Outcome("hang", message="no answer within 10 s"))
+        return asked[-1]
+
+    judged = verdicts.judge(ONNX, call)
+    discrepancy = verdicts.died(judged, "k", crash)
+    assert discrepancy is not None
+    findings = Findings()
+    findings.add(discrepancy, Subject("k", "1", "kernel", ""), call, crash, judged.cell, 0)
+    shrunk = shrink(findings.sorted()[0], ONNX, ask, None, 0)
+    assert shrunk is not None
+    assert shrunk.call == call
+    assert len(asked) == MOST_DEATHS

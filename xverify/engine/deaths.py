@@ -23,8 +23,8 @@ from xverify.workers.worker import Worker
 
 DEATHS = ("crash", "hang")
 
-HURRY_SECONDS = 1.0
-"""Time limit of a call while a hang is shrunk."""
+HURRY_SECONDS = 2.0
+"""Time limit of a call while a death is shrunk."""
 
 HURRY_TIMES = 3.0
 """The time limit is at least this many times the duration of the slowest answer."""
@@ -123,7 +123,7 @@ def shrink_death(
     assert witness is not None
     result = None
     if isinstance(worker, Worker):
-        with hurried(worker, finding.key.verdict == "hang"):
+        with hurried(worker):
             ask = partial(_ask, state, worker, contract, finding.subject)
             result = shrinking.shrink(finding, contract, ask, None, seed, out_of_time)
     evaluations = 0 if result is None else result.evaluations
@@ -136,14 +136,14 @@ def shrink_death(
 
 
 @contextmanager
-def hurried(worker: Worker, hang: bool) -> Iterator[None]:
-    """Shorten the time limit of the worker's calls while a hang is shrunk.
+def hurried(worker: Worker) -> Iterator[None]:
+    """Shorten the time limit of the worker's calls while a death is shrunk.
 
-    Never below `HURRY_TIMES` times the duration of the slowest answer.
+    A call that damages the heap may wait forever for its lock instead of ending the process. The limit is never below
+    `HURRY_TIMES` times the duration of the slowest answer.
     """
     before = worker.limits
-    if hang:
-        worker.limits = replace(before, call=min(before.call, max(HURRY_SECONDS, HURRY_TIMES * worker.slowest)))
+    worker.limits = replace(before, call=min(before.call, max(HURRY_SECONDS, HURRY_TIMES * worker.slowest)))
     try:
         yield
     finally:

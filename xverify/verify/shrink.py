@@ -40,8 +40,8 @@ TOGETHER = 12
 """Calls of one pass that are made together, since most passes try all of them."""
 
 MOST_DEATHS = 40
-"""Evaluations for one finding that end a process. Each costs a new process, and a hang costs its limit. For each of 20 modelled
-crashes, 11 were enough.
+"""Calls for one finding that end a process, also in another way than the finding. Each costs a new process, and a hang costs its
+limit. For each of 20 modelled crashes, 11 were enough.
 """
 
 
@@ -240,7 +240,6 @@ def shrink(
     """
     call = finding.call
     assert call is not None
-    deadly = finding.key.verdict in ("crash", "hang") or bool(changes.deaths(finding))
     evaluations = deaths = 0
     best: tuple[tuple[int, ...], Call, Discrepancy, Outcome | None] | None = None
     ended_early, most = False, MOST_EVALUATIONS
@@ -254,10 +253,17 @@ def shrink(
     shown: dict[str, bool] = {}
     answered: dict[str, Outcome] = {}
 
+    def counted(outcome: Outcome) -> Outcome:
+        nonlocal deaths
+        deaths += outcome.kind in ("crash", "hang")
+        return outcome
+
     def asked(candidate: Call) -> Outcome:
         # A second question for the same call is a new one: some findings are answers that change.
         outcome = answered.pop(candidate.digest(), None) if answered else None
-        return ask(candidate) if outcome is None else outcome
+        return counted(ask(candidate) if outcome is None else outcome)
+
+    compared_with = None if ask_reference is None else lambda candidate: counted(ask_reference(candidate))
 
     def together(candidates: Iterable[Call]) -> Iterator[Call]:
         """The same calls, several of them made at once."""
@@ -269,7 +275,7 @@ def shrink(
             yield from group
 
     def shows(candidate: Call) -> bool:
-        nonlocal evaluations, deaths, best, ended_early
+        nonlocal evaluations, best, ended_early
         digest = candidate.digest()
         if digest in shown:
             return shown[digest]
@@ -280,14 +286,13 @@ def shrink(
             ended_early = True
             return False
         evaluations += 1
-        reproduced = reproduces(finding, contract, candidate, asked, ask_reference, is_judged)
+        reproduced = reproduces(finding, contract, candidate, asked, compared_with, is_judged)
         # A call that shows one of several mistakes would be no witness of the others.
         if reproduced is not None and not needed <= _shown(finding, contract, candidate, reproduced[1]):
             reproduced = None
         if reproduced is not None and is_explained(contract, candidate, reproduced[1], others):
             reproduced = None
         shown[digest] = reproduced is not None
-        deaths += deadly and reproduced is not None
         if reproduced is not None:
             size = _size(candidate)
             if best is None or size < best[0]:
