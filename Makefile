@@ -71,10 +71,11 @@ SOME_TYPES := --x-dtypes uint8,int32,float8_e4m3fn --scale-dtypes float32,float1
 SOME_EDITIONS := --contract 'onednn/DynamicDequantize-1@divide' --contract tensorflow/Dequantize@installed
 
 gate-cuda-some gate-cuda-on-cpu: export PYTHONPATH = tests/support/cuda_without_card
+# A first call compiles, which takes more than the usual 10 s on a slow machine that does other things, too.
 gate-numba-some gate-cuda-some: gate-%-some: setup
-	$(BIN)/xverify gate --kernel xverify-$* $(SOME_TYPES) --walk-only --budget 300s
-	$(BIN)/xverify gate --kernel xverify-$* $(SOME_EDITIONS) --walk-only --budget 300s
-	$(BIN)/xverify gate --kernel xverify-$*:packed --x-dtypes int4 --scale-dtypes float32 --walk-only --budget 300s
+	$(BIN)/xverify gate --kernel xverify-$* $(SOME_TYPES) --walk-only --budget 300s --timeout 60s
+	$(BIN)/xverify gate --kernel xverify-$* $(SOME_EDITIONS) --walk-only --budget 300s --timeout 60s
+	$(BIN)/xverify gate --kernel xverify-$*:packed --x-dtypes int4 --scale-dtypes float32 --walk-only --budget 300s --timeout 60s
 
 # -- checks of a release: the whole domain of each kernel, and the slow tests. 2 cores take about 20 minutes ----------
 
