@@ -387,21 +387,6 @@ def test_the_number_of_kept_calls_is_limited() -> None:
     assert evidence.values == sum(judge.call.values for judge, _ in evidence.wrong[:1]) + asked.row.values - 320
 
 
-def test_a_wrong_call_of_another_kind_is_kept_among_many() -> None:
-    """Its memory is strided. Code of its own may be wrong there in another way than the rest."""
-    asked = Asked(ONNX, changed(follows(ONNX, EXACT), one_more))
-    every = list(calls("int8", "per_axis", 40, random.Random(2)))
-    strided = replace(every[20], tensors={**every[20].tensors, "scale": with_layout(every[20], "scale", "reversed")})
-    asked.ask(*every[:20], strided, *every[21:])
-    kept = [judged.call.digest() for judged, _ in asked.row.evidence.wrong]
-    assert len(kept) == KEPT_WRONG
-    assert strided.digest() in kept
-
-
-def with_layout(call: Call, role: str, layout: str) -> Tensor:
-    return Tensor(call.tensors[role].dtype, call.tensors[role].codes, layout)
-
-
 def test_evidence_of_a_path_with_few_calls_starts_with_a_wrong_value() -> None:
     judged = judge(ONNX, next(calls("int8", "per_axis", 1, random.Random(2))))
     for reading, values in ((EXACT, 0), (IGNORES, judged.call.values)):

@@ -17,7 +17,7 @@ from xverify.arithmetic.reading import Reading
 from xverify.arithmetic.readings import Stepwise
 from xverify.contracts.model import Contract
 from xverify.core.bits import canonical, ulp_distance
-from xverify.core.call import Call, Tensor
+from xverify.core.call import Tensor
 from xverify.core.dtypes import values
 from xverify.verify import attribute
 from xverify.verify.attribute import (
@@ -187,7 +187,8 @@ class Evidence:
             return
         if seen.wrong.any():
             if len(self.wrong) == KEPT_WRONG:
-                del self.wrong[_redundant([judged.call for judged, _ in self.wrong])]
+                # Keep the first and the latest, since different recipes may explain them.
+                del self.wrong[KEPT_WRONG // 2]
             self.wrong.append((judged, seen))
         elif self.wrong and len(self.right) < KEPT_RIGHT:
             self.right.append((judged, seen))
@@ -234,25 +235,6 @@ class Evidence:
             for judged, seen in (*self.right, *self.probes)
             if judged.legal is not None
         ]
-
-
-def _redundant(calls: Sequence[Call]) -> int:
-    """The index of a call in the middle of a full list whose kind most others have.
-
-    Different recipes may explain the first calls, the latest, and those of each kind.
-    """
-    kinds = [_kind(call) for call in calls]
-    most = max(kinds.count(kind) for kind in kinds)
-    return min(
-        (index for index, kind in enumerate(kinds) if kinds.count(kind) == most),
-        key=lambda index: (abs(index - len(calls) // 2), -index),
-    )
-
-
-def _kind(call: Call) -> tuple[bool, ...]:
-    """The traits of axis and memory that often have code of their own, such as strides."""
-    strided = (not tensor.laid_out().flags.c_contiguous for _, tensor in sorted(call.tensors.items()))
-    return int(call.attributes.get("axis", 0)) < 0, *strided
 
 
 def _telling(judged: Judged, piece: Recipe | None) -> NDArray[np.bool_] | None:
