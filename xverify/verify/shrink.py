@@ -247,8 +247,10 @@ def shrink(
     needed = _shown(finding, contract, call, finding.outcome)
     others: Sequence[str] = ()
     if finding.key.verdict == Verdict.VIOLATION:
-        by = finding.attribution
-        others = of_one_operand(by.reading) if by is not None else () if finding.readings else known
+        if not finding.readings:
+            others = known
+        elif finding.attribution is not None:
+            others = of_one_operand(finding.attribution.reading)
         others = () if is_explained(contract, call, finding.outcome, others) else others
     shown: dict[str, bool] = {}
     answered: dict[str, Outcome] = {}
