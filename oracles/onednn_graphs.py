@@ -16,7 +16,7 @@ from xverify.core.call import Call, code_dtype
 from xverify.core.moves import Node, run
 from xverify.core.neighbours import numbers_of
 from xverify.core.surroundings import OPERATOR, Graph
-from xverify.oracles.arrays import Array, numpy_dtype
+from xverify.oracles.arrays import Array, fenced, numpy_dtype
 from xverify.oracles.onednn_graph_api import (
     ABS,
     CLAMP,
@@ -272,7 +272,7 @@ def _run_partition(
     if not library.supports(partition):
         if step.node.of_call or step.node.operator in (*_CHANGES, "Clip", "Cast"):
             raise UnsupportedError("no partition of the graph is supported")
-        codes[gives[0]] = np.array(run([step.node], codes)[gives[0]], order="C")
+        codes[gives[0]] = _for_the_next(np.array(run([step.node], codes)[gives[0]], order="C"))
         return
     framed = outputs[gives[0]] = Framed(step.operation.output)
     of_it = [logical[name] for name in (*takes, *gives)]
@@ -281,4 +281,9 @@ def _run_partition(
         framed.written_by(lambda address: compiled([*(codes[name].ctypes.data for name in takes), address]))
     finally:
         compiled.close()
-    codes[gives[0]] = framed.codes()
+    codes[gives[0]] = _for_the_next(framed.codes())
+
+
+def _for_the_next(result: Array) -> Array:
+    """The result of a partition in memory like that of an operand: the next partition may read past its end."""
+    return fenced({"": result})[""]

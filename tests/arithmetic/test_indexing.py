@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -173,6 +174,18 @@ def test_a_scale_of_16_bits_read_as_float32_takes_two_elements_and_bytes_behind(
     assert wrong is not None
     assert wrong.dtypes["scale"] == "float32"
     assert wrong.codes["scale"].reshape(-1).tolist() == [0x40003F80, 0x40404040, 0x40404040]
+
+
+def test_the_result_of_a_node_before_an_operand_has_no_gaps() -> None:
+    scale = Tensor("bfloat16", np.array([0x3F80, 0x4000], np.uint16), "strided")
+    call = Call(CONTRACT.id, {"x": Tensor("int8", np.ones((3, 2), np.uint8)), "scale": scale}, {"axis": 1})
+    mistakes_by_name = {name: misindexing(name) for name in ("16-bit-scale-as-float32", "parameter-strides-ignored")}
+    moved = replace(call, around=("scale<squeeze:0",))
+    wide, no_gaps = (mistake.operands(moved, CONTRACT.operands(moved)) for mistake in mistakes_by_name.values())
+    assert wide is not None
+    assert wide.codes["scale"].reshape(-1).tolist() == [0x40003F80, 0x40404040]
+    assert no_gaps is None
+    assert all(mistake.operands(call, CONTRACT.operands(call)) for mistake in mistakes_by_name.values())
 
 
 def test_one_element_serves_all_without_mistakes_of_the_parameters() -> None:

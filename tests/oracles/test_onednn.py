@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -21,7 +22,7 @@ from scripts_run import scaled
 
 from xverify import contracts
 from xverify.contracts import documents
-from xverify.core.call import LAYOUTS, Call, Outcome, Tensor, encode_call
+from xverify.core.call import BEHIND, LAYOUTS, Call, Outcome, Tensor, encode_call
 from xverify.core.dtypes import tensor
 from xverify.oracles import all_oracles, installed_version, onednn_graph_api, onednn_library
 from xverify.oracles.arrays import hand_out
@@ -217,6 +218,23 @@ def test_compiled_partitions_are_kept_by_structure(monkeypatch: pytest.MonkeyPat
     assert (len(made), len(closed)) == (4, 1)
     answer(call(DYNAMIC, X, [1]), "")
     assert (len(made), len(closed)) == (5, 2)
+
+
+def test_every_operand_of_a_graph_has_the_same_bytes_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The scale comes from another operation. The library may read past its end."""
+    behind: list[bytes] = []
+    execute = Library.execute
+
+    def recorded(self: Library, handle: Any, logical: Any, addresses: Any) -> None:
+        if len(addresses) == 3:  # x, scale, output
+            behind.append(ctypes.string_at(addresses[1] + 4, 16))
+        execute(self, handle, logical, addresses)
+
+    monkeypatch.setattr(Library, "execute", recorded)
+    asked = replace(call(DYNAMIC, X, [2.0]), around=("scale<unsqueeze:0", "scale<squeeze:0"))
+    for path in (onednn_library.APART, onednn_library.FUSED):
+        assert values(_outcome(onednn_library.load().answer(asked, path)))[0][0] == -6.0
+    assert behind == [bytes([BEHIND] * 16)] * 2
 
 
 def _outcome(answered: Tensor | Outcome) -> Outcome:

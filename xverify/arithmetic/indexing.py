@@ -19,7 +19,7 @@ import numpy as np
 from xverify.arithmetic.gathers import GATHERS, Gather, Index, placement_of
 from xverify.arithmetic.reading import Codes, Operands
 from xverify.arithmetic.requantize import quantizes, requantized
-from xverify.core.call import BEHIND, BITS, Call, code_dtype
+from xverify.core.call import BEHIND, BITS, Call, Tensor, code_dtype
 from xverify.core.dtypes import FLOATS, NAN_AS_NUMBER, QUANTIZED, values
 
 Reread = tuple[str, Codes]
@@ -148,9 +148,16 @@ def _parameter(gather: Gather, call: Call, right: Operands, role: str) -> Reread
     return None if codes is None else (right.dtypes[role], codes)
 
 
+def _handed(call: Call, role: str) -> Tensor:
+    """The operand in the layout in which the operator gets it. A node before it has a result without gaps."""
+    tensor = call.tensors[role]
+    is_result = any(word.startswith(f"{role}<") for word in call.around)
+    return replace(tensor, layout="C") if is_result else tensor
+
+
 def _in_memory_order(call: Call, right: Operands, role: str) -> Reread | None:
     """Parameters by the position of x in memory, read as if it were the position in C order."""
-    x = call.tensors["x"]
+    x = _handed(call, "x")
     if placement_of(call, right, role) is None or x.layout in ("C", "read-only"):
         return None
     laid = x.laid_out()
@@ -180,7 +187,7 @@ def _retyped(dtype: str, other: str, call: Call, right: Operands, role: str) -> 
 
 def _widened(call: Call, right: Operands, role: str) -> Reread | None:
     """The memory of a parameter of 16 bits, read as float32 past its end, where every byte is `BEHIND`."""
-    tensor = call.tensors[role]
+    tensor = _handed(call, role)
     if tensor.dtype not in ("float16", "bfloat16") or 0 in right.shape:
         return None
     laid = tensor.laid_out()
@@ -270,7 +277,7 @@ def _layout_ignored(from_start: bool, call: Call, right: Operands, role: str) ->
 
     Reading starts at the first element, or at the start of the memory. None: it would run past the end.
     """
-    tensor = call.tensors[role]
+    tensor = _handed(call, role)
     laid = tensor.laid_out()
     owner = laid if laid.base is None else laid.base
     memory = owner.ravel(order="K").view(np.uint8)
@@ -283,7 +290,7 @@ def _layout_ignored(from_start: bool, call: Call, right: Operands, role: str) ->
 
 def _memory_order(call: Call, right: Operands, role: str) -> Reread | None:
     """The elements of the tensor in the order of their addresses, without gaps."""
-    tensor = call.tensors[role]
+    tensor = _handed(call, role)
     laid = tensor.laid_out()
     return _gathered(call, right, role, laid.ravel(order="K").reshape(tensor.shape))
 
