@@ -38,11 +38,12 @@ class TypedTriple:
 def by_stages(reading: Any, triple: TypedTriple) -> int:
     """The output code of a recipe that is composed of stages. ``reading`` has the options by name."""
     out = triple.out
-    # The form x * scale - zero point * scale needs a zero point, and a subtraction that is exact or rounds its operands.
+    # The form x * scale - zero point * scale needs a zero point, and a subtraction that is exact or casts its operands.
+    folds = reading.subtraction in ("exact", "cast-last-bit") or reading.subtraction.startswith("operands-")
     two_products = (
         reading.operation == "folded-always"
         or (reading.operation in ("folded", *FUSED) and triple.zero_point is not None)
-    ) and (reading.subtraction == "exact" or reading.subtraction.startswith("operands-"))
+    ) and folds
     without_zero_point = triple.zero_point is None or reading.subtraction == "ignored"
     x, zero_point = triple.x, Fraction(0) if without_zero_point else triple.zero_point
     if reading.subtraction.startswith("operands-"):
@@ -77,7 +78,6 @@ def by_stages(reading: Any, triple: TypedTriple) -> int:
         result = step(subtract(product if reading.operation.startswith("fused") else step(product), base))
         result = step(product) if omits else result
     else:
-        folds = reading.subtraction == "exact" or reading.subtraction.startswith("operands-")
         difference = bounded(reading.subtraction, subtract(x, zero_point), triple.x_dtype)
         if reading.subtraction == "negated" and triple.zero_point is not None and difference == "-0":
             difference = Fraction(0)

@@ -183,7 +183,7 @@ class StageOptions:
     @property
     def folds(self) -> bool:
         """True if x * scale - zero point * scale can do this subtraction."""
-        return self.subtraction == "exact" or self.subtraction.startswith("operands-")
+        return self.subtraction in ("exact", "cast-last-bit") or self.subtraction.startswith("operands-")
 
 
 @dataclass(frozen=True, eq=False)
