@@ -221,7 +221,7 @@ def test_zeros_of_one_sign_show_nothing_about_the_scale() -> None:
     _, row = tallied_calls.tallied(*made)
     explanation = explained(row.evidence)
     names = [each.recipe and each.recipe.name for each in (explanation, *explanation.others)]
-    assert names == ["saturated", "zeros-of-the-wrong-sign"]
+    assert names == ["saturated", "zero-scale"]
 
 
 def test_zeros_of_one_sign_show_nothing_about_the_difference() -> None:
@@ -237,7 +237,7 @@ def test_zeros_of_one_sign_show_nothing_about_the_difference() -> None:
     _, row = tallied_calls.tallied(*made)
     explanation = explained(row.evidence)
     names = [each.recipe and each.recipe.name for each in (explanation, *explanation.others)]
-    assert names == ["saturated", "zeros-of-the-wrong-sign"]
+    assert names == ["saturated", "zero-scale"]
 
 
 def test_zeros_without_their_sign_are_not_zeros_whatever_the_operands() -> None:

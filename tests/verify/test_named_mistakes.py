@@ -17,7 +17,7 @@ from xverify.arithmetic import indexing, range_lattice
 from xverify.arithmetic.reading import Reading
 from xverify.arithmetic.readings import EXACT, EXACT_QUOTIENT, Stepwise
 from xverify.contracts.model import Contract
-from xverify.core.call import Attribute, Call, Tensor
+from xverify.core.call import Attribute, Call, Outcome, Tensor
 from xverify.core.dtypes import tensor
 from xverify.strategies import build
 from xverify.strategies.structures import Linear
@@ -262,7 +262,7 @@ def test_lost_signs_of_a_small_cell_follow_the_mistake_of_the_other_cells(is_sho
     assert readings["int8"].reading == ("as-per-tensor@exact" if is_shown else "zero-unsigned")
 
 
-def test_a_clamp_is_named_beside_zeros_of_the_wrong_sign() -> None:
+def test_a_clamp_is_named_beside_a_zero_scale() -> None:
     """A compiler may replace the product with a scale of 0 by this scale."""
     clamped = follows(HALVES, Stepwise(final="clamped"))
     folded = changed(
@@ -272,8 +272,22 @@ def test_a_clamp_is_named_beside_zeros_of_the_wrong_sign() -> None:
     every = found(HALVES, either(lambda call: call.tensors["scale"].codes[0] & 0x7FFF == 0, folded, clamped), asked)
     assert [words(HALVES, asked[0], each) for each in every] == [
         "takes the largest finite number for what overflows and for NaN",
-        "gives zeros of the wrong sign",
+        "gives a scale of zero itself, not its product with x",
     ]
+
+
+@pytest.mark.parametrize("x", [np.arange(-128, 128), np.array([-1, 3])], ids=["all codes", "one wrong value"])
+def test_a_scale_of_minus_zero_that_replaces_its_product_is_named(x: Any) -> None:
+    """The other calls of the cell are right."""
+    right = follows(HALVES, EXACT)
+    folded = changed(right, lambda call, codes: np.full(codes.shape, 1 << 31, codes.dtype))
+
+    def asked(numbers: Any, scale: float) -> Call:
+        return Call(HALVES.id, {"x": tensor("int8", numbers), "scale": tensor("float32", scale)}, {})
+
+    calls = [asked(x, -0.0), asked(np.arange(-128, 128), 0.5)]
+    (each,) = found(HALVES, either(lambda call: call is calls[0], folded, right), calls)
+    assert words(HALVES, calls[0], each) == "gives a scale of zero itself, not its product with x"
 
 
 def test_operands_that_are_cast_by_their_last_bit_are_named_alone_and_in_a_graph() -> None:

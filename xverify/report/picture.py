@@ -25,7 +25,7 @@ from xverify.core.codec import call_from_json
 from xverify.core.dtypes import QUANTIZED, encode, integer_range, values
 from xverify.core.errors import DamagedFileError
 from xverify.report.summary import Json
-from xverify.verify.attribute import OtherSigns, Zeros
+from xverify.verify.attribute import RESULTS
 from xverify.verify.cause_titles import flat, operand_position
 
 FEWEST = 4
@@ -138,11 +138,10 @@ def _computed(finding: Json, role: str) -> _Series | None:
         return None
     with np.errstate(all="ignore"):
         due = [canonical(np.asarray(named(name).evaluate(operands)), out) for name in admitted]
-        if reading == OtherSigns.name:
-            got = OtherSigns().of(due[0])
+        if reading in RESULTS:
+            got = RESULTS[reading].of(due[0], operands)
         else:
-            recipe = Zeros() if reading == Zeros.name else named(reading)
-            got = canonical(np.asarray(recipe.evaluate(misread)), out)
+            got = canonical(np.asarray(named(reading).evaluate(misread)), out)
     legal = {int(result["hex"], 16) for result in entry["legal"]}
     if int(got[0]) != int(entry["got"], 16) or not {int(codes_of[0]) for codes_of in due} <= legal:
         return None

@@ -93,6 +93,14 @@ class Misread:
         return f"{self.mistake.words}, and {self.reading.words}"
 
 
+class ResultRecipe(Recipe, Protocol):
+    """A recipe that names results and no arithmetic."""
+
+    def of(self, codes: NDArray[Any], operands: Operands) -> NDArray[Any]:
+        """The codes that come out instead of those of the edition's first reading."""
+        ...
+
+
 @dataclass(frozen=True)
 class Zeros:
     """Output that was never filled, in memory that was zero. A loop that ends early leaves its tail so."""
@@ -100,27 +108,41 @@ class Zeros:
     name: str = "zeros"
     words: str = "gives 0 whatever the operands"
 
-    def evaluate(self, operands: Operands) -> NDArray[Any]:
-        return np.zeros(operands.shape, code_dtype(operands.output_dtype))
+    def of(self, codes: NDArray[Any], operands: Operands) -> NDArray[Any]:
+        return np.zeros_like(codes)
+
+
+@dataclass(frozen=True)
+class ZeroScale:
+    """The scale where it is 0 or -0. A compiler that replaces x * 0 by 0 gives it, whatever the sign of x."""
+
+    name: str = "zero-scale"
+    words: str = "gives a scale of zero itself, not its product with x"
+
+    def of(self, codes: NDArray[Any], operands: Operands) -> NDArray[Any]:
+        scale = values(operands.dtypes["scale"], operands.codes["scale"])
+        zero = np.where(np.signbit(scale), _sign_of(codes), codes.dtype.type(0))
+        return np.where(scale == 0, zero, codes)
 
 
 @dataclass(frozen=True)
 class OtherSigns:
-    """Zeros of the other sign. A compiler that replaces x * 0 by 0 gives some.
-
-    The edition's first reading gives the signs that are due, see `codes_of`.
-    """
+    """Zeros of the other sign."""
 
     name: str = "zeros-of-the-wrong-sign"
     words: str = "gives zeros of the wrong sign"
 
-    def of(self, codes: NDArray[Any]) -> NDArray[Any]:
-        """The codes with the signs of all zeros changed."""
-        sign = codes.dtype.type(1 << (8 * codes.dtype.itemsize - 1))
+    def of(self, codes: NDArray[Any], operands: Operands) -> NDArray[Any]:
+        sign = _sign_of(codes)
         return np.where(codes & ~sign, codes, codes ^ sign)
 
 
-RESULTS: Mapping[str, Recipe] = {Zeros.name: Zeros(), OtherSigns.name: OtherSigns()}
+def _sign_of(codes: NDArray[Any]) -> Any:
+    """The bit of the sign."""
+    return codes.dtype.type(1 << (8 * codes.dtype.itemsize - 1))
+
+
+RESULTS: Mapping[str, ResultRecipe] = {each.name: each for each in (Zeros(), ZeroScale(), OtherSigns())}
 """The recipes that name results and no arithmetic."""
 
 
@@ -148,8 +170,8 @@ def codes_of(contract: Contract, call: Call, recipe: Recipe) -> NDArray[Any]:
     """
     operands = contract.operands(call)
     reading, dtype = recipe, operands.output_dtype
-    if isinstance(recipe, OtherSigns):
-        return recipe.of(codes_of(contract, call, contract.readings(call)[0]))
+    if recipe.name in RESULTS:
+        return RESULTS[recipe.name].of(codes_of(contract, call, contract.readings(call)[0]), operands)
     if isinstance(recipe, Misread):
         operands, reading = recipe.mistake.operands(call, operands) or operands, recipe.reading
     assert hasattr(reading, "evaluate")

@@ -31,6 +31,7 @@ from xverify.verify.attribute import (
     OtherSigns,
     Recipe,
     Zeros,
+    ZeroScale,
 )
 from xverify.verify.compare import Comparison, compare
 from xverify.verify.region import EVERYWHERE, NOWHERE_SIMPLE, Region, Sample, region
@@ -342,7 +343,7 @@ def explained(evidence: Evidence, likely: Sequence[Misindexing] = (), thorough: 
         named = next((Explained(piece, other) for piece, other in by_call if other), None)
         return named or signs or Explained(Zeros(), legal)
     if sum(int(seen.wrong.sum()) for seen in amiss) < FEW:
-        return Explained(None)
+        return _wrong_zeros(evidence, legal) or Explained(None)
     searches: tuple[Callable[[], tuple[Recipe, ...]], ...] = (
         lambda: attribute.search(contract, amiss, wrong_only=True),
     )
@@ -356,7 +357,8 @@ def explained(evidence: Evidence, likely: Sequence[Misindexing] = (), thorough: 
             elsewhere = _elsewhere(evidence, piece, legal)
             if elsewhere is not None:
                 return Explained(piece, elsewhere)
-    return _in_pieces(evidence, legal) if thorough else Explained(None)
+    pieces = _in_pieces(evidence, legal) if thorough else Explained(None)
+    return pieces if pieces.recipe is not None else _wrong_zeros(evidence, legal) or pieces
 
 
 def _near_mistakes(contract: Contract, results: Sequence[CheckedResult]) -> tuple[Misread, ...]:
@@ -456,6 +458,11 @@ def _wrong_zeros(evidence: Evidence, legal: Reading | None) -> Explained | None:
         _gives_all(evidence, UNSIGNED) or region(evidence.samples(UNSIGNED)).words != NOWHERE_SIMPLE
     ):
         return Explained(UNSIGNED, legal)
+    # Each product with a zero scale came out as that zero: it is wrong where its sign differs.
+    if gives_wrong(ZeroScale()) and all(
+        (seen.wrong == _telling(judged, ZeroScale())).all() for judged, seen in evidence.wrong
+    ):
+        return Explained(ZeroScale(), legal)
     return Explained(OtherSigns(), legal) if gives_wrong(OtherSigns()) else None
 
 
