@@ -18,7 +18,7 @@ from xverify import contracts
 from xverify.arithmetic.indexing import Misindexing, all_mistakes, misindexing, mistakes
 from xverify.arithmetic.reading import Operands
 from xverify.core.call import BITS, Call, Tensor, code_dtype
-from xverify.core.dtypes import NAN_AS_NUMBER
+from xverify.core.dtypes import NAN_AS_NUMBER, values
 from xverify.strategies import calls
 
 # -- the mistakes of a parameter's index, element by element ----------------------------------------------
@@ -174,6 +174,26 @@ def test_a_scale_of_16_bits_read_as_float32_takes_two_elements_and_bytes_behind(
     assert wrong is not None
     assert wrong.dtypes["scale"] == "float32"
     assert wrong.codes["scale"].reshape(-1).tolist() == [0x40003F80, 0x40404040, 0x40404040]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "code", "other", "taken"),
+    [
+        ("float32", 0x3F800001, 0x3F7FFFF0, True),  # 1 + 2^-23 and 1 - 2^-20
+        ("float32", 0x3F800008, 0x3F800000, True),
+        ("float32", 0x3F800009, 0x3F800001, False),
+        ("float32", 0x3F800001, 0x40000000, False),
+        ("float16", 0x3C01, 0x3C00, False),
+        ("bfloat16", 0x3F80, 0x3F80, False),
+    ],
+)
+def test_scales_near_1_are_taken_for_1_if_all_are(dtype: str, code: int, other: int, taken: bool) -> None:
+    scale = Tensor(dtype, np.array([code, other], code_dtype(dtype)))
+    call = Call(CONTRACT.id, {"x": Tensor("int8", np.ones((3, 2), np.uint8)), "scale": scale}, {"axis": 1})
+    wrong = misindexing("scale-near-one").operands(call, CONTRACT.operands(call))
+    assert (wrong is not None) == taken
+    if wrong is not None:
+        assert values("float32", wrong.codes["scale"]).reshape(-1).tolist() == [1.0, 1.0]
 
 
 def test_the_result_of_a_node_before_an_operand_has_no_gaps() -> None:

@@ -21,6 +21,7 @@ from xverify.arithmetic.reading import Codes, Operands
 from xverify.arithmetic.requantize import quantizes, requantized
 from xverify.core.call import BEHIND, BITS, Call, Tensor, code_dtype
 from xverify.core.dtypes import FLOATS, NAN_AS_NUMBER, QUANTIZED, values
+from xverify.core.rounding import cast
 
 Reread = tuple[str, Codes]
 Read = Callable[[Call, Operands, str], Reread | None]
@@ -181,6 +182,10 @@ _TYPES_OF_ONE_WIDTH = (
 )
 
 
+_NEAR_ONE = 1e-6
+"""The largest distance from 1 of a scale that is taken for 1. Tests of floats for equality often allow so much."""
+
+
 def _retyped(dtype: str, other: str, call: Call, right: Operands, role: str) -> Reread | None:
     return (other, right.codes[role]) if right.dtypes[role] == dtype else None
 
@@ -206,6 +211,14 @@ def _magnitude(call: Call, right: Operands, role: str) -> Reread | None:
     if dtype not in FLOATS or 0 in right.shape:
         return None
     return dtype, right.codes[role] & code_dtype(dtype).type((1 << (BITS[dtype] - 1)) - 1)
+
+
+def _near_one(call: Call, right: Operands, role: str) -> Reread | None:
+    """The scale 1 for scales that all lie near it, as by a kernel that leaves out a product with 1."""
+    dtype, codes = right.dtypes[role], right.codes[role]
+    if dtype not in FLOATS or 0 in right.shape or not (np.abs(values(dtype, codes) - 1.0) <= _NEAR_ONE).all():
+        return None
+    return dtype, np.full_like(codes, cast(np.asarray(1.0), dtype))
 
 
 def _swapped(call: Call, right: Operands, role: str) -> Reread | None:
@@ -339,6 +352,7 @@ def _rows() -> Iterator[tuple[str, str, tuple[str, ...], Read]]:
         yield other, words, _DATA, partial(_retyped, dtype, other)
     yield "parameters-swapped", "takes the scale and the zero point for each other", _PARAMETERS, _swapped
     yield "magnitude", "takes the magnitude of the scale", ("scale",), _magnitude
+    yield "scale-near-one", f"takes scales within {_NEAR_ONE:g} of 1 for 1", ("scale",), _near_one
     for name, words, bits, padding, source in _PACKED:
         yield name, words, _DATA, partial(_moved, source, bits, padding)
     memory_order = "takes the parameters by the place of x in memory"
