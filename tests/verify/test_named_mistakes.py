@@ -17,7 +17,7 @@ from xverify.arithmetic import indexing, range_lattice
 from xverify.arithmetic.reading import Reading
 from xverify.arithmetic.readings import EXACT, EXACT_QUOTIENT, Stepwise
 from xverify.contracts.model import Contract
-from xverify.core.call import Attribute, Call, Outcome, Tensor
+from xverify.core.call import Attribute, Call, Tensor
 from xverify.core.dtypes import tensor
 from xverify.strategies import build
 from xverify.strategies.structures import Linear
