@@ -66,6 +66,13 @@ WRAPS = [finding("violation", "wrap-x", dtype, "wrap-x", region=NOWHERE_SIMPLE) 
 MISREAD = [finding("violation", f"a@{reading}", x, f"a@{reading}") for x, reading in (("int4", "exact"), ("int8", "b"))]
 OTHER_EDITION = finding("violation", "wrap-x", "int8", "wrap-x", contract="mine/DQ-1")
 IN_PART = [finding("violation", "partly:zeros", recipe="zeros", region=region) for region in ("a", "b")]
+ZERO_SCALE = [
+    finding(
+        "violation", "partly:zero-scale", x, "zero-scale", region=region,
+        departures=[{"stage": "result", "is": "zero-scale", "instead": "", "words": "gives a scale of zero itself"}],
+    )
+    for x, region in (("int8", "a"), ("uint8", "b"))
+]  # fmt: skip
 FORBIDDEN = of_details("wrongly-accepted", "x-type", "block-size")
 REFUSED = [finding("wrongly-rejected", f"{kind}:KeyError", message=f"no {kind} at 0x{kind}f") for kind in ("12", "34")]
 
@@ -78,6 +85,7 @@ REFUSED = [finding("wrongly-rejected", f"{kind}:KeyError", message=f"no {kind} a
         ([*WRAPS, OTHER_EDITION], [["uint8", "int8", "int4", "int2"]]),
         (MISREAD, [["int8", "int4"]]),
         (IN_PART, [["int8"], ["int8"]]),
+        (ZERO_SCALE, [["uint8", "int8"]]),
         ([*IN_PART, finding("violation", "zeros", "int4", "zeros")], [["int8", "int8", "int4"]]),
         (of_types("violation", "types:{}:float32", "int2", "int8"), [["int8", "int2"]]),
         (of_details("violation", "result-type:float16:float32", "result-type:float16:bfloat16"), [["int8", "int8"]]),

@@ -77,6 +77,9 @@ WORDS_OF_ONE: Mapping[str, str] = {
 }
 """Words that hold of every departure of such a mistake."""
 
+ZERO_SCALE = "result:zero-scale"
+"""The mistake of a scale of zero that stands for its product, which is wrong for one sign of x - zero point only."""
+
 UNROUNDED = "graph:unrounded"
 """The mistake of a result that is not rounded to its type before the graph goes on."""
 
@@ -174,8 +177,8 @@ def keys_of(finding: Json) -> Iterator[CauseKey]:
             elif mistake == UNEXPLAINED and NEVER_WRITTEN in _notes(finding):
                 yield key(NEVER_WRITTEN, kind=KINDS[Verdict.MEMORY])  # the values are what was there before
             else:
-                # A recipe of all values implies the region. A recipe of the wrong values only does not.
-                implied = mistake != UNEXPLAINED and not is_partly(detail)
+                # A recipe of all values implies the region. A recipe of the wrong values only does not, unless it says where.
+                implied = mistake != UNEXPLAINED and (not is_partly(detail) or mistake == ZERO_SCALE)
                 yield key(mistake, "" if implied else _region_key(finding))
     elif kind in ("crash", "hang"):
         yield key(abort_of(_message(finding)) or detail)
