@@ -289,6 +289,11 @@ def is_poor(evidence: Evidence) -> bool:
     return bool(evidence.wrong) and (values_kept < FEW_SEEN or not _is_telling(evidence))
 
 
+def is_zero(evidence: Evidence) -> bool:
+    """True if every wrong result is 0 or -0."""
+    return all((values(seen.got.dtype, seen.got.codes[seen.wrong]) == 0).all() for _, seen in evidence.wrong)
+
+
 @dataclass(frozen=True)
 class Explained:
     """The recipe of a cell's wrong values, as known at the end of a run."""
@@ -674,4 +679,14 @@ def attribution(explanation: Explained, values: int) -> Attribution | None:
     return Attribution(explanation.recipe.name, explanation.recipe.words, values, values, elsewhere)
 
 
-__all__ = ["Evidence", "Explained", "Misread", "attribution", "completed", "explained", "explained_by", "is_clear"]
+__all__ = [
+    "Evidence",
+    "Explained",
+    "Misread",
+    "attribution",
+    "completed",
+    "explained",
+    "explained_by",
+    "is_clear",
+    "is_zero",
+]
