@@ -187,7 +187,7 @@ def test_a_scale_of_16_bits_read_as_float32_takes_two_elements_and_bytes_behind(
         ("bfloat16", 0x3F80, 0x3F80, False),
     ],
 )
-def test_scales_near_1_are_taken_for_1_if_all_are(dtype: str, code: int, other: int, taken: bool) -> None:
+def test_scales_near_1_are_taken_as_1_if_all_are(dtype: str, code: int, other: int, taken: bool) -> None:
     scale = Tensor(dtype, np.array([code, other], code_dtype(dtype)))
     call = Call(CONTRACT.id, {"x": Tensor("int8", np.ones((3, 2), np.uint8)), "scale": scale}, {"axis": 1})
     wrong = misindexing("scale-near-one").operands(call, CONTRACT.operands(call))

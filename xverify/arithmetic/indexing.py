@@ -183,7 +183,7 @@ _TYPES_OF_ONE_WIDTH = (
 
 
 _NEAR_ONE = 1e-6
-"""The largest distance from 1 of a scale that is taken for 1. Tests of floats for equality often allow so much."""
+"""The largest distance from 1 of a scale that is taken as 1. Tests of floats for equality often allow so much."""
 
 
 def _retyped(dtype: str, other: str, call: Call, right: Operands, role: str) -> Reread | None:
@@ -352,7 +352,7 @@ def _rows() -> Iterator[tuple[str, str, tuple[str, ...], Read]]:
         yield other, words, _DATA, partial(_retyped, dtype, other)
     yield "parameters-swapped", "takes the scale and the zero point for each other", _PARAMETERS, _swapped
     yield "magnitude", "takes the magnitude of the scale", ("scale",), _magnitude
-    yield "scale-near-one", f"takes scales within {_NEAR_ONE:g} of 1 for 1", ("scale",), _near_one
+    yield "scale-near-one", f"takes scales within {_NEAR_ONE:g} of 1 as 1", ("scale",), _near_one
     for name, words, bits, padding, source in _PACKED:
         yield name, words, _DATA, partial(_moved, source, bits, padding)
     memory_order = "takes the parameters by the place of x in memory"
