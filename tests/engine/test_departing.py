@@ -47,3 +47,20 @@ def test_each_departure_has_the_clause_that_it_contradicts() -> None:
         "precision": "multiplication-precision",
         "final": "formula",
     }
+
+
+def test_a_departure_from_the_plain_formula_comes_before_one_from_another_admitted_reading() -> None:
+    """A cast of the scale is admitted only before a rounded difference. The other findings compute in float32 throughout."""
+    findings = Findings()
+    tensors = {"x": tensor("int32", [1]), "scale": tensor("float32", 0.1)}
+    call = Call(EDITION.id, tensors, {"output_dtype": "float16"})
+    equal_one = "difference-float32+scale-output+rounded-float32"
+    for name, equal in (("scale-output", (equal_one,)), ("float32", ()), ("rounded-float32", ())):
+        key = Key("a", EDITION.id, Verdict.VIOLATION, f"{EDITION.id}/formula", name)
+        made = Discrepancy(key, "", Attribution(name, "", 1, 1), 1, equal=equal)
+        findings.add(made, Subject("a", "1", "oracle"), call, Outcome("tensor"), None, 0)
+    state = SimpleNamespace(findings=findings, pool=SimpleNamespace(oracles={}), contract_of=lambda finding: EDITION)
+    settle_departures(cast(Any, state))
+    by_name = {finding.key.detail: finding.departures for finding in findings.sorted()}
+    assert [(each.stage, each.actual) for each in by_name["scale-output"]] == [("scale_cast", "output")]
+    assert [(each.stage, each.actual) for each in by_name["float32"]] == [("precision", "float32")]

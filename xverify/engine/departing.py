@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import fields, replace
 
 from xverify.arithmetic.readings import EXACT, Stepwise
@@ -25,7 +26,8 @@ def settle_departures(state: RunState) -> None:
     """Choose the departures of every finding with a recipe.
 
     Values often leave several recipes possible. The recipe with the fewest departures is taken; of equally near ones, the one
-    whose mistakes explain the most findings of the same kernels.
+    whose departures are from the first admitted reading; of these, the one whose mistakes explain the most findings of the same
+    kernels.
     """
     options: dict[str, dict[Finding, list[tuple[Departure, ...]]]] = defaultdict(dict)
     for finding in state.findings.sorted():
@@ -39,9 +41,7 @@ def settle_departures(state: RunState) -> None:
             )
             options[family][finding] = _options(finding, state.contract_of(finding), finding.call)
     for by_finding in options.values():
-        counts = Counter(
-            mistake for listed in by_finding.values() for mistake in {_mistake(d) for way in listed for d in way}
-        )
+        counts = Counter(mistake for listed in by_finding.values() for mistake in set().union(*map(_mistakes, listed)))
         for finding, listed in by_finding.items():
             if listed:
                 finding.ways = listed
@@ -57,20 +57,30 @@ def _mistake(departure: Departure) -> str:
 def _options(finding: Finding, contract: Contract, call: Call) -> list[tuple[Departure, ...]]:
     """The departures of the finding's recipe, and of those that give the same values.
 
-    An admitted recipe has none.
+    An admitted recipe has none. The words of a departure are read as one from the plain formula. So a departure from another
+    admitted reading is left out if there is one from the first that is no longer.
     """
     assert finding.attribution is not None
     admitted, operands = contract.readings(call), contract.operands(call)
     names = [finding.attribution.reading, *sorted(finding.equal - {finding.attribution.reading})[:MOST_EQUAL]]
-    listed = []
+    plain: list[tuple[Departure, ...]] = []
+    others: list[tuple[Departure, ...]] = []
     for name in names:
         try:
-            way = departures(named(contract, name), admitted, operands)
+            recipe = named(contract, name)
         except UnknownRecipeError:
             continue
+        way = departures(recipe, admitted, operands)
         if way:
-            listed.append(tuple(replace(each, clause=_clause(contract, call, each)) for each in way))
-    return list(dict.fromkeys(listed))
+            is_plain = _mistakes(way) == _mistakes(departures(recipe, admitted[:1], operands))
+            ways = plain if is_plain else others
+            ways.append(tuple(replace(each, clause=_clause(contract, call, each)) for each in way))
+    fewest = min(map(len, plain), default=None)
+    return list(dict.fromkeys([*plain, *(way for way in others if fewest is None or len(way) < fewest)]))
+
+
+def _mistakes(way: Sequence[Departure]) -> set[str]:
+    return {_mistake(each) for each in way}
 
 
 def _clause(contract: Contract, call: Call, departure: Departure) -> str:
