@@ -433,6 +433,25 @@ def test_a_refused_type_keeps_its_operator_and_parameter_but_no_name_of_the_grap
     assert len(grouped([finding("wrongly-rejected", str(i), message=each) for i, each in enumerate(messages)])) == 7
 
 
+def test_a_node_that_an_optimiser_names_tells_its_refusal_from_others() -> None:
+    message = (
+        ORT + "Type Error: Type (tensor(float)) of output arg (y_1) of node ({}) does not match expected type ({})."
+    )
+    nodes = ("y_1_dq", "y_2_dq", "DequantizeLinear", "QuantizeLinear")
+    refusals = [refusal_of(message.format(node, node)) for node in nodes]
+    assert refusals[0] == refusals[1]
+    assert len(set(refusals)) == 3
+
+
+def test_a_rounding_left_out_without_an_optimiser_is_no_rewrite() -> None:
+    levels = ("graph optimization=off", "graph optimization=extended", "graph optimization=basic", "")
+    made = [
+        finding("violation", "graph:unrounded", x, "graph:unrounded", lowest=level)
+        for level, x in zip(levels, ("int2", "uint8", "int4", "int8"), strict=True)
+    ]
+    assert sorted(shapes(made), key=len) == [["int2"], ["uint8", "int8", "int4"]]
+
+
 def test_a_kernel_refuses_alike_when_the_optimiser_computes_its_node() -> None:
     place = (
         "/a/b.cc:{} ort::Status ort::{}<T>::Compute(ort::Context*) const [with T = ort::Float8] zp == 0 was false. no"

@@ -179,7 +179,8 @@ def keys_of(finding: Json) -> Iterator[CauseKey]:
             else:
                 # A recipe of all values implies the region. A recipe of the wrong values only does not, unless it says where.
                 implied = mistake != UNEXPLAINED and (not is_partly(detail) or mistake == ZERO_SCALE)
-                yield key(mistake, "" if implied else _region_key(finding))
+                region = "" if implied else _region_key(finding)
+                yield key(mistake, region or (UNOPTIMISED if mistake == UNROUNDED and is_unoptimised(finding) else ""))
     elif kind in ("crash", "hang"):
         yield key(abort_of(_message(finding)) or detail)
     elif kind == "refusal":
@@ -199,6 +200,15 @@ def keys_of(finding: Json) -> Iterator[CauseKey]:
         yield key(*_open(finding, detail))
     else:
         yield key(detail)
+
+
+UNOPTIMISED = "without an optimiser"
+"""The region of a graph's mistake that no optimiser makes: it shows with the optimiser off."""
+
+
+def is_unoptimised(finding: Json) -> bool:
+    """True if a finding in a graph shows with the optimiser off."""
+    return str(finding.get("lowest", "")).endswith("optimization=off")
 
 
 _ON_TYPES = ("output ", "x of ", "scale of type ", "zero point of type ")

@@ -21,6 +21,7 @@ from xverify.verify.cause_keys import (
     FLUSHES,
     TEXT,
     UNEXPLAINED,
+    UNOPTIMISED,
     UNROUNDED,
     VALUES,
     CauseKey,
@@ -174,13 +175,14 @@ def _same_mistakes(listed: Iterable[tuple[Json, Sequence[CauseKey]]]) -> dict[Ca
     """Map mistakes to equal ones: in a region to anywhere, and of all parameters to the scale.
 
     Without a zero point the latter two cannot be told apart. Where cells with a zero point show both, they are two mistakes.
+    What no optimiser does is another mistake than a rewrite.
     """
     wrong_zero_point: dict[CauseKey, bool] = {}
     for finding, keys in listed:
         has = any(cell.get("zero_point_dtype") for cell in finding["cells"])
         for key in keys:
             wrong_zero_point[key] = wrong_zero_point.get(key, False) or has
-    explained = [key for key in wrong_zero_point if key.mistake != UNEXPLAINED]
+    explained = [key for key in wrong_zero_point if key.mistake != UNEXPLAINED and key.region != UNOPTIMISED]
     same = {key: anywhere for key in explained if (anywhere := replace(key, region="")) in wrong_zero_point}
     for key in wrong_zero_point:
         whole = replace(key, mistake=key.mistake.removesuffix("-scale"))

@@ -12,7 +12,8 @@ _CHANGING = (
         r"Non-zero status code returned while running \1 node. Name: Status Message: ",
     ),
     (r"^This is an invalid model\. (?:Type Error: )?", ""),
-    (r"\b(operator|parameter) \(([A-Za-z_]+)\)", r"\1 \2"),  # a name with a number is one of the graph's
+    # A name with a number is one of the graph's. A node that an optimiser names tells which optimiser made it.
+    (r"\b(operator|parameter|node) \(([A-Za-z_]+)\)", r"\1 \2"),
     (r"\[with [^\]]*\]", ""),
     (r"0x[0-9a-fA-F]+", ""),
     (r"(?:/[\w.+-]+){2,}", ""),
