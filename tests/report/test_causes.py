@@ -531,6 +531,30 @@ def test_the_effect_is_a_wrong_value_in_plain_numbers() -> None:
     assert sentence(cause).endswith(f": {cause.effect}")
 
 
+@pytest.mark.parametrize(
+    ("block_size", "axis", "index", "words"),
+    [
+        (2, 1, [0, 2], " with scale 0.5"),
+        (2, -1, [0, 2], " with scale 0.5"),
+        (3, 1, [0, 2], " with scale 1"),
+        (1, 1, [0, 2], ""),  # the third block has no scale
+        (0, 1, [0, 2], ""),
+    ],
+)
+def test_the_effect_of_a_blocked_call_has_the_scale_of_its_block(
+    block_size: int, axis: int, index: list[int], words: str
+) -> None:
+    tensors = {
+        "x": {"dtype": "int8", "shape": [1, 3], "data": ["1", "2", "-5"], "hex": []},
+        "scale": {"dtype": "float32", "shape": [1, 2], "data": ["1.0", "0.5"], "hex": []},
+    }
+    legal = [{"index": index, "got": "0x0", "got_decimal": "0.0", "legal": [{"hex": "0xc0200000", "decimal": "-2.5"}]}]
+    attributes = {"axis": axis, "block_size": block_size}
+    witness = {"call": {"tensors": tensors, "attributes": attributes}, "got": {"message": ""}, "legal": legal}
+    (cause,) = grouped([finding("violation", "a", recipe="a", witness=witness)])
+    assert cause.effect == f"int8 -5{words} becomes 0 instead of -2.5"
+
+
 def test_the_effect_is_a_value_inside_the_region() -> None:
     """The greater error at 1 has another reason, such as a flushed subnormal number."""
     x = {"dtype": "int32", "shape": [2], "data": ["1", "2147483647"], "hex": []}

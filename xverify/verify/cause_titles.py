@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
+from operator import lt
 from typing import Any
 
 import numpy as np
@@ -405,6 +406,10 @@ def operand_position(tensor: Json, index: Sequence[int], x_shape: Sequence[int],
         return 0
     axis = int(attributes.get("axis", 1))
     axis += len(x_shape) if axis < 0 else 0
+    size = int(attributes.get("block_size", 0))
+    if size > 0 and len(tensor["shape"]) == len(x_shape) and 0 <= axis < len(x_shape):
+        within = [place // size if dimension == axis else place for dimension, place in enumerate(index)]
+        return flat(within, tensor["shape"]) if all(map(lt, within, tensor["shape"])) else None
     if len(tensor["shape"]) != 1 or not 0 <= axis < len(x_shape) or tensor["shape"][0] != x_shape[axis]:
         return None
     return index[axis]
