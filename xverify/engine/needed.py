@@ -1,4 +1,4 @@
-"""Needs of a witness: an equal call without one gets an allowed result."""
+"""Needs of a witness: an equal call without one gets an allowed result, or at least survives."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from xverify.verify.findings import Finding
 from xverify.verify.verdicts import Judged
 
 NEGATIVE_AXIS = "a negative axis"
-"""The need of a witness that is right with its axis counted from the front."""
+"""The need of a witness that is right, or survives, with its axis counted from the front."""
 
 REPEATED = 3
-"""The number of times that an equal call must be right. A read past the end of a buffer may survive by luck."""
+"""The number of times that an equal call must be right, or survive. A read past the end of a buffer may survive by luck."""
 
 _TESTED = (Verdict.CRASH, Verdict.VIOLATION, Verdict.MIXED, Verdict.WRONGLY_REJECTED)
 """Verdicts whose witnesses are tested. A hang would cost its time limit."""
@@ -43,10 +43,11 @@ def learn_need(finding: Finding, contract: Contract, ask: Callable[[Call], Outco
         sample.wrong.any() and from_front(sample.call) is None for sample in finding.samples
     ):
         return
-    if all(_is_right(judged, ask(equal)) for _ in range(REPEATED)):
+    may_be_wrong = finding.key.verdict == Verdict.CRASH
+    if all(_is_well(judged, ask(equal), may_be_wrong) for _ in range(REPEATED)):
         finding.needs = NEGATIVE_AXIS
 
 
-def _is_right(judged: Judged, outcome: Outcome) -> bool:
+def _is_well(judged: Judged, outcome: Outcome, may_be_wrong: bool) -> bool:
     comparison = verdicts.compared(judged, outcome)
-    return outcome.kind == "tensor" and comparison is not None and not comparison.wrong_values
+    return comparison is not None and (may_be_wrong or not comparison.wrong_values)
