@@ -285,5 +285,5 @@ def _run_partition(
 
 
 def _for_the_next(result: Array) -> Array:
-    """The result of a partition in memory like that of an operand: the next partition may read past its end."""
+    """A partition's result in memory like that of an operand, since the next one may read past its end."""
     return fenced({"": result})[""]

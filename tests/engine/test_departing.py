@@ -50,7 +50,10 @@ def test_each_departure_has_the_clause_that_it_contradicts() -> None:
 
 
 def test_a_departure_from_the_plain_formula_comes_before_one_from_another_admitted_reading() -> None:
-    """A cast of the scale is admitted only before a rounded difference. The other findings compute in float32 throughout."""
+    """A cast of the scale is admitted only before a rounded difference.
+
+    The other findings compute in float32 throughout.
+    """
     findings = Findings()
     tensors = {"x": tensor("int32", [1]), "scale": tensor("float32", 0.1)}
     call = Call(EDITION.id, tensors, {"output_dtype": "float16"})
