@@ -482,6 +482,14 @@ def test_a_kernel_refuses_alike_when_the_optimiser_computes_its_node() -> None:
         ("Invalid model. Node input 'x' is no input.", "Node input 'x' is no input."),
         ("This is an invalid model. Type Error: Type 'a' is invalid.", "Type 'a' is invalid."),
         ("Node (y_1) Op (Clip) [TypeInferenceError] no", "Op (Clip) [TypeInferenceError] no"),
+        (
+            "{{function_node __wrapped__D_device_/job:l/replica:0/device:CPU:0}} Input dims must be",
+            "Input dims must be",
+        ),
+        (
+            "Detected unsupported operations when trying to compile graph __f[_c=1,e=2] on XLA_CPU: _Arg (No kernel)",
+            "_Arg (No kernel)",
+        ),
         ("Invalid model. ", "Invalid model. "),
         ("/a/g.cc:5: no", "/a/g.cc:5: no"),
         ("no kernel (1) for 2", "no kernel (1) for 2"),

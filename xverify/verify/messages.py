@@ -45,7 +45,8 @@ _SIGNATURE = re.compile(
 
 _VAGUE = re.compile(
     r"\[ONNXRuntimeError\] : \d+ : \w+ : |Error in execution: |Exception during initialization: |.*Status Message: |"
-    r"(?:This is an i|I)nvalid model\. |Type Error: |Node \([^()]*\) (?=Op )"
+    r"(?:This is an i|I)nvalid model\. |Type Error: |Node \([^()]*\) (?=Op )|"
+    r"\{\{function_node [^}]*\}\} |Detected unsupported operations when trying to compile graph \S+ on \S+: "
 )
 """Beginnings of messages that say less than the rest."""
 
