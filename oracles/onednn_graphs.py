@@ -153,6 +153,10 @@ def steps_of(call: Call, graph: Graph, lone: Operation, inputs_and_constants: Di
             bounds = [float(numbers_of(graph.constants[name])) for name in names[1:] if name]
             if len(bounds) < 2:
                 raise UnsupportedError("oneDNN's Clamp has two bounds")
+            if bounds[0] > bounds[1]:  # allowed by ONNX alone, whose Clip then gives the upper bound
+                raise UnsupportedError(
+                    "oneDNN's guide does not say what a Clamp with a lower bound above the upper one gives"
+                )
             attributes["bounds"] = tuple(bounds)
             names = names[:1]
         if node.of_call:

@@ -237,6 +237,18 @@ def test_every_operand_of_a_graph_has_the_same_bytes_behind_it(monkeypatch: pyte
     assert behind == [bytes([BEHIND] * 16)] * 2
 
 
+@pytest.mark.parametrize(("zero_point", "kind"), [(300, "unsupported"), (0, "tensor")])
+def test_a_clamp_with_bounds_that_cross_is_not_asked_for(zero_point: int, kind: str) -> None:
+    """The bounds are 0 and the highest result.
+
+    The library ends the process, and its guide says nothing about them.
+    """
+    zero = tensor("int32", [zero_point])
+    asked = replace(call(DYNAMIC, X, [0.5], zero), around=("y>clip:6",))
+    outcome = _outcome(onednn_library.load().answer(asked, onednn_library.APART))
+    assert (outcome.kind, "lower bound above the upper" in outcome.message) == (kind, kind == "unsupported")
+
+
 def _outcome(answered: Tensor | Outcome) -> Outcome:
     assert isinstance(answered, Outcome)
     return answered
