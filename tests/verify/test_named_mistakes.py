@@ -21,7 +21,7 @@ from xverify.core.call import Attribute, Call, Tensor
 from xverify.core.dtypes import tensor
 from xverify.strategies import build
 from xverify.strategies.structures import Linear
-from xverify.verify.attribute import Misread, named
+from xverify.verify.attribute import Misread, codes_of, named
 from xverify.verify.departures import departures, in_words
 from xverify.verify.findings import Discrepancy
 from xverify.verify.graph_recipes import explain_by_recipe
@@ -294,6 +294,15 @@ def test_a_scale_of_minus_zero_that_replaces_its_product_is_named(x: Any) -> Non
     calls = [asked(x, -0.0), asked(np.arange(-128, 128), 0.5)]
     (each,) = found(HALVES, either(lambda call: call is calls[0], folded, right), calls)
     assert words(HALVES, calls[0], each) == "gives a scale of zero itself, not its product with x"
+
+
+def test_a_range_formula_has_no_scale_that_could_be_zero() -> None:
+    """A damaged report may say so."""
+    edition = contracts.get("tensorflow/Dequantize@seed")
+    ends = {"min_range": tensor("float32", -1.0), "max_range": tensor("float32", 1.0)}
+    call = Call(edition.id, {"input": tensor("int8", [-3, 0, 4]), **ends}, {"mode": "SCALED"})
+    right = codes_of(edition, call, edition.readings(call)[0])
+    assert (codes_of(edition, call, named(edition, "zero-scale")) == right).all()
 
 
 def test_operands_that_are_cast_by_their_last_bit_are_named_alone_and_in_a_graph() -> None:

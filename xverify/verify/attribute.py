@@ -120,6 +120,8 @@ class ZeroScale:
     words: str = "gives a scale of zero itself, not its product with x"
 
     def of(self, codes: NDArray[Any], operands: Operands) -> NDArray[Any]:
+        if "scale" not in operands.codes:  # a range formula, of which only a damaged report says this
+            return codes
         scale = values(operands.dtypes["scale"], operands.codes["scale"])
         zero = np.where(np.signbit(scale), _sign_of(codes), codes.dtype.type(0))
         return np.where(scale == 0, zero, codes)
