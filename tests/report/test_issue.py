@@ -431,10 +431,13 @@ def test_a_call_that_needs_a_negative_axis_is_shown_with_the_sentence_on_the_axi
     assert "[-r" not in issue_body(report, one["id"])
     one["needs"] = "a negative axis"
     text = issue_body(report, one["id"])
-    assert "> in the range \\[-r, r-1\\]" in text
+    assert "\n>\n> in the range \\[-r, r-1\\]\n>\n> (" in text, "both sentences are of one document"
     assert "The call below needs a negative axis: an equal call without it gets an allowed result." in text
     one["region"] = {"name": "", "words": "no simple region"}
     assert "No simple condition" not in issue_body(report, one["id"])
+    death = next(f for f in report["findings"] if f["verdict"] == "crash")
+    death["needs"] = "a negative axis"
+    assert "an equal call without it does not end the process." in issue_body(report, death["id"])
 
 
 def test_text_does_not_end_its_code_block() -> None:

@@ -202,14 +202,18 @@ def _quotes(case: Case) -> list[str]:
             return [f"The text of {text(case.blamed)} decides this, and not that of the operator before it.", ""]
     if case.finding.get("needs") == "a negative axis":  # the sentence that allows it
         candidates.append(clauses.get(f"{case.finding['contract']}/axis-range"))
-    lines = []
+    lines: list[str] = []
     for clause in (clause for clause in candidates if clause is not None):
         document = text(clause["document"])
         if clause["text"]:
             quoted = " ".join(clause["text"].split())
             quoted = quoted if len(quoted) <= MOST_QUOTED else quoted[:MOST_QUOTED].rstrip() + " ..."
             note = f" {text(capital(clause['note']))}." if clause["note"] else ""
-            lines += [f"> {text(quoted)}", ">", f"> ({document}){note}", ""]
+            source = f"> ({document}){note}"
+            if lines[-2:-1] == [source]:  # sentences of one document share a quotation
+                lines[-2:-2] = [f"> {text(quoted)}", ">"]
+            else:
+                lines += [f"> {text(quoted)}", ">", source, ""]
         else:
             lines += [f"The text says nothing: {text(clause['note'])} ({document}).", ""]
     return lines
@@ -314,7 +318,8 @@ def _extent(case: Case) -> list[str]:
     if processors:
         where.append(f"Seen on {' and '.join(map(text, processors))}.")
     if finding.get("needs"):
-        where.append(f"The call below needs {text(finding['needs'])}: an equal call without it gets an allowed result.")
+        otherwise = "does not end the process" if finding["verdict"] == "crash" else "gets an allowed result"
+        where.append(f"The call below needs {text(finding['needs'])}: an equal call without it {otherwise}.")
     if finding["shrunk"] == "not reached":
         where.append("The call below was not reduced to the smallest one that shows it.")
     return [*lines, *([f"- {' '.join(where)}"] if where else [])]

@@ -185,7 +185,7 @@ class Finding:
     seen_from_front: bool = False
     """True if a call without a negative axis shows it."""
     needs: str = ""
-    """The need of the witness: an equal call without it gets an allowed result. "" if none is known."""
+    """The need of the witness: an equal call without it gets an allowed result, or at least survives. "" if none is known."""
     lowest: str = ""
     """For a witness in surroundings: the least optimised path that shows it; "" if that is not known."""
     rewrite: str = ""
