@@ -305,6 +305,13 @@ def test_a_range_formula_has_no_scale_that_could_be_zero() -> None:
     assert (codes_of(edition, call, named(edition, "zero-scale")) == right).all()
 
 
+def test_zeros_whatever_the_operands_need_no_reading() -> None:
+    """Where another build stands for the text, some calls have none."""
+    edition, call = replace(HALVES, readings=lambda call: ()), of_halves([0.5])
+    codes = codes_of(edition, call, named(edition, "zeros"))
+    assert (codes.shape, codes.dtype, codes.any()) == (call.data.shape, np.uint16, False)
+
+
 def test_operands_that_are_cast_by_their_last_bit_are_named_alone_and_in_a_graph() -> None:
     """A call in a graph shows it, too, if the graph is computed in bfloat16."""
     rng = np.random.default_rng(3)

@@ -139,7 +139,7 @@ def _computed(finding: Json, role: str) -> _Series | None:
     with np.errstate(all="ignore"):
         due = [canonical(np.asarray(named(name).evaluate(operands)), out) for name in admitted]
         if reading in RESULTS:
-            got = RESULTS[reading].of(due[0], operands)
+            got = RESULTS[reading].of(operands, lambda: due[0])
         else:
             got = canonical(np.asarray(named(reading).evaluate(misread)), out)
     legal = {int(result["hex"], 16) for result in entry["legal"]}

@@ -7,7 +7,7 @@ values. The recipes that remain are compared with all values.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import compress, groupby
@@ -96,9 +96,8 @@ class Misread:
 class ResultRecipe(Recipe, Protocol):
     """A recipe that names results and no arithmetic."""
 
-    def of(self, codes: NDArray[Any], operands: Operands) -> NDArray[Any]:
-        """The codes that come out instead of those of the edition's first reading."""
-        ...
+    def of(self, operands: Operands, due: Callable[[], NDArray[Any]]) -> NDArray[Any]:
+        """The codes that come out. ``due`` gives those of the edition's first reading, if they are needed."""
 
 
 @dataclass(frozen=True)
@@ -108,8 +107,8 @@ class Zeros:
     name: str = "zeros"
     words: str = "gives 0 whatever the operands"
 
-    def of(self, codes: NDArray[Any], operands: Operands) -> NDArray[Any]:
-        return np.zeros_like(codes)
+    def of(self, operands: Operands, due: Callable[[], NDArray[Any]]) -> NDArray[Any]:
+        return np.zeros(operands.shape, code_dtype(operands.output_dtype))
 
 
 @dataclass(frozen=True)
@@ -119,7 +118,8 @@ class ZeroScale:
     name: str = "zero-scale"
     words: str = "gives a scale of zero itself, not its product with x"
 
-    def of(self, codes: NDArray[Any], operands: Operands) -> NDArray[Any]:
+    def of(self, operands: Operands, due: Callable[[], NDArray[Any]]) -> NDArray[Any]:
+        codes = due()
         if "scale" not in operands.codes:  # a range formula, of which only a damaged report says this
             return codes
         scale = values(operands.dtypes["scale"], operands.codes["scale"])
@@ -134,7 +134,8 @@ class OtherSigns:
     name: str = "zeros-of-the-wrong-sign"
     words: str = "gives zeros of the wrong sign"
 
-    def of(self, codes: NDArray[Any], operands: Operands) -> NDArray[Any]:
+    def of(self, operands: Operands, due: Callable[[], NDArray[Any]]) -> NDArray[Any]:
+        codes = due()
         sign = _sign_of(codes)
         return np.where(codes & ~sign, codes, codes ^ sign)
 
@@ -173,7 +174,7 @@ def codes_of(contract: Contract, call: Call, recipe: Recipe) -> NDArray[Any]:
     operands = contract.operands(call)
     reading, dtype = recipe, operands.output_dtype
     if recipe.name in RESULTS:
-        return RESULTS[recipe.name].of(codes_of(contract, call, contract.readings(call)[0]), operands)
+        return RESULTS[recipe.name].of(operands, lambda: codes_of(contract, call, contract.readings(call)[0]))
     if isinstance(recipe, Misread):
         operands, reading = recipe.mistake.operands(call, operands) or operands, recipe.reading
     assert hasattr(reading, "evaluate")

@@ -180,7 +180,8 @@ def keys_of(finding: Json) -> Iterator[CauseKey]:
                 # A recipe of all values implies the region. A recipe of the wrong values only does not, unless it says where.
                 implied = mistake != UNEXPLAINED and (not is_partly(detail) or mistake == ZERO_SCALE)
                 region = "" if implied else _region_key(finding)
-                yield key(mistake, region or (UNOPTIMISED if mistake == UNROUNDED and is_unoptimised(finding) else ""))
+                is_no_rewrite = mistake == UNROUNDED and _is_unoptimised(finding)
+                yield key(mistake, UNOPTIMISED if is_no_rewrite else region)
     elif kind in ("crash", "hang"):
         yield key(abort_of(_message(finding)) or detail)
     elif kind == "refusal":
@@ -206,7 +207,7 @@ UNOPTIMISED = "without an optimiser"
 """The region of a graph's mistake that no optimiser makes: it shows with the optimiser off."""
 
 
-def is_unoptimised(finding: Json) -> bool:
+def _is_unoptimised(finding: Json) -> bool:
     """True if a finding in a graph shows with the optimiser off."""
     return str(finding.get("lowest", "")).endswith("optimization=off")
 

@@ -289,7 +289,7 @@ def is_poor(evidence: Evidence) -> bool:
     return bool(evidence.wrong) and (values_kept < FEW_SEEN or not _is_telling(evidence))
 
 
-def is_zero(evidence: Evidence) -> bool:
+def has_only_zeros(evidence: Evidence) -> bool:
     """True if every wrong result is 0 or -0."""
     return all((values(seen.got.dtype, seen.got.codes[seen.wrong]) == 0).all() for _, seen in evidence.wrong)
 
@@ -687,6 +687,6 @@ __all__ = [
     "completed",
     "explained",
     "explained_by",
+    "has_only_zeros",
     "is_clear",
-    "is_zero",
 ]

@@ -24,8 +24,8 @@ from xverify.verify.evidence import (
     completed,
     explained,
     explained_by,
+    has_only_zeros,
     is_clear,
-    is_zero,
     second_reading,
 )
 from xverify.verify.findings import Discrepancy, Subject, witness_order
@@ -361,7 +361,7 @@ class Tally:
                 if by.recipe.mistake is not commonest:
                     likely = [commonest, by.recipe.mistake]
                     every[index] = explained(tally.evidence, likely, thorough=not is_late())
-            elif by.recipe in (Zeros(), UNSIGNED) or (by.recipe is None and is_zero(tally.evidence)):
+            elif by.recipe in (Zeros(), UNSIGNED) or (by.recipe is None and has_only_zeros(tally.evidence)):
                 likely = [mistake for mistake, _ in mistakes[subject.name, cell.contract].most_common(MOST_LIKELY)]
                 every[index] = explained_by(tally.evidence, likely, thorough=not is_late()) or by
         return _completed(violating, every)
